@@ -91,7 +91,7 @@ class Distribution:
                 parts.setdefault(roots[homes[attribute]], []).append(attribute)
             pieces[attributes] = [tuple(part) for part in parts.values()]
         whole = tuple(dict.fromkeys(part for parts in pieces.values() for part in parts))
-        beliefs = Beliefs(self.tree, [component.table for component in self.components], {})
+        beliefs = Beliefs(self.tree, [component.table for component in self.components])
         known = beliefs.marginals(whole)
         found: dict[Members, FloatArray] = {}
         for attributes, parts_of in pieces.items():

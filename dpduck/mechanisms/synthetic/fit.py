@@ -190,13 +190,15 @@ class FitProblem:
                     found[self.places[one]] = margin.reshape(-1)
         return found
 
-    def point(self, parameters: FloatArray) -> Point:
-        """Returns the value of F at a distribution."""
-        logarithms, (base, total) = self.lifted(parameters), self.base
-        for place, logarithm in enumerate(logarithms):
-            logarithms[place] = logarithm + base[place] if self.prior or self.zeros else logarithm
+    def logarithms(self, parameters: FloatArray) -> Sequence[FloatArray]:
+        """Returns tables over cliques that add up to the logarithm of a distribution, up to a constant."""
+        found, base = self.lifted(parameters), self.base[0]
+        return [one + other for one, other in zip(found, base, strict=True)] if self.prior or self.zeros else found
+
+    def point(self, parameters: FloatArray, logarithms: Sequence[FloatArray]) -> Point:
+        """Returns the value of F at a distribution, of which both are given."""
         tables, constant = calibrated(self.tree, logarithms)
-        found, whole = self.margins(tables), self.whole
+        found, whole, total = self.margins(tables), self.whole, self.base[1]
         gaps = self.records * found[whole.places] - whole.values
         scaled = gaps * whole.weights
         residuals, misfit = [scaled], inner(gaps, scaled) / 2
@@ -229,6 +231,16 @@ class Whole:
 
 
 @dataclass(frozen=True, eq=False)
+class Ray:
+    """Steps from a point down a slope. logarithms: of the point. slopes: the slope lifted, once for all steps."""
+
+    point: Point
+    logarithms: Sequence[FloatArray]
+    slope: FloatArray
+    slopes: Sequence[FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """tables: margins over the cliques. parameters: to begin the next fit with. misfit: F without the prior."""
 
@@ -258,17 +270,19 @@ def fit(
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
     problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})
     known = [start.get(one, np.zeros([sizes[member] for member in one])).reshape(-1) for one in sets]
-    point = best = problem.point(np.concatenate(known))
+    logarithms = problem.logarithms(np.concatenate(known))
+    point = best = problem.point(np.concatenate(known), logarithms)
     slope = problem.gradient(point)
-    largest = sum(float(np.abs(part).max()) for part in problem.lifted(slope))
+    slopes = problem.lifted(slope)
+    largest = sum(float(np.abs(part).max()) for part in slopes)
     values, step, idle, mark = [point.value], 1 / max(largest, SMALLEST), 0, point.value
     for _ in range(steps):
         if largest <= SMALLEST:
             break
-        found = _line_search(problem, point, slope, step, max(values[-MEMORY:]))
+        found = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
         if found is None:
             break
-        after, step = found
+        after, logarithms, step = found
         next_slope = problem.gradient(after)
         # <slope, old margins> and <next_slope, new margins> are 0: gradients are centred
         along = inner(slope, after.margins)
@@ -282,18 +296,20 @@ def fit(
         step = travelled / curvature if travelled > 0 and curvature > 0 else 2 * step
         if idle >= PATIENCE:
             break
+        slopes = problem.lifted(slope)
     return Fitted(best.tables, {one: best.parameters[place] for one, place in problem.places.items()}, best.misfit)
 
 
 def _line_search(
-    problem: FitProblem, point: Point, slope: FloatArray, step: float, reference: float
-) -> tuple[Point, float] | None:
-    """Returns the first of step, step/2, step/4, .. that lowers F enough, None where none does."""
+    problem: FitProblem, ray: Ray, step: float, reference: float
+) -> tuple[Point, Sequence[FloatArray], float] | None:
+    """Returns the first of step, step/2, step/4, .. that lowers F enough, with its logarithms; None where none does."""
     for _ in range(60):
-        after = problem.point(point.parameters - step * slope)
-        promised = -inner(after.margins, slope)  # <slope, old margins> is 0
+        tried = [one - step * other for one, other in zip(ray.logarithms, ray.slopes, strict=True)]
+        after = problem.point(ray.point.parameters - step * ray.slope, tried)
+        promised = -inner(after.margins, ray.slope)  # <slope, old margins> is 0
         if after.value <= reference - ENOUGH * promised:
-            return after, step
+            return after, tried, step
         step /= 2
     return None
 

@@ -6,8 +6,9 @@ Fronts that lie in no other are the cliques. A clique's separator is what it sha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -17,6 +18,12 @@ from dpduck.algebra.margin_tree import margin_tree, sum_away
 from dpduck.values.arrays import FloatArray
 
 Members = tuple[int, ...]
+
+ONE_THREAD = 1 << 18
+"""Multiplications of a matrix product, up to which BLAS begins no second thread."""
+
+LEAST_SUM = 1e-200
+"""Of the cells of a separator's value, where the largest of all cells is 1."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +42,24 @@ class Elimination:
     @cached_property
     def cells(self) -> int:
         """Of all fronts together: no fewer than those of the cliques."""
-        return sum(map(self._cells, self.fronts))
+        return sum(self.front_cells)
+
+    @cached_property
+    def front_cells(self) -> list[int]:
+        """Of each front."""
+        return [self._cells(front) for front in self.fronts]
 
     def cells_with(self, attributes: Members) -> int:
         """Counts the cells of all fronts if these attributes are in one of them too."""
         added, total = sum(1 << self.places[attribute] for attribute in attributes), self.cells
         while added:
             place = (added & -added).bit_length() - 1
-            front = self.fronts[place] | added
-            if front == self.fronts[place]:
+            front = self.fronts[place]
+            new = added & ~front
+            if not new:
                 break
-            total += self._cells(front) - self._cells(self.fronts[place])
-            added = front ^ (1 << place)
+            total += self.front_cells[place] * (self._cells(new) - 1)
+            added = (front | added) ^ (1 << place)
         return total
 
     def cliques(self) -> tuple[Members, ...]:
@@ -148,11 +161,20 @@ class JunctionTree:
         """For each attribute, the first clique that has it."""
         return {one: number for number in reversed(self.order) for one in self.cliques[number]}
 
-    def path(self, number: int) -> list[int]:
-        """From a clique to its root."""
-        found = [number]
-        while self.parents[found[-1]] >= 0:
-            found.append(self.parents[found[-1]])
+    @cached_property
+    def bits(self) -> tuple[int, ...]:
+        """Returns the attributes of each clique as bits."""
+        return tuple(sum(1 << attribute for attribute in clique) for clique in self.cliques)
+
+    @cached_property
+    def ways(self) -> tuple[dict[int, int], ...]:
+        """For each clique, and each one beneath it, the child that leads there."""
+        found: tuple[dict[int, int], ...] = tuple({} for _ in self.cliques)
+        for number in self.order:
+            child, parent = number, self.parents[number]
+            while parent >= 0:
+                found[parent][number] = child
+                child, parent = parent, self.parents[parent]
         return found
 
 
@@ -179,19 +201,25 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
 def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
     """Returns the margin on each clique of the distribution whose logarithm is the sum of these, and that of its total.
 
-    One pass to the roots in logarithms, which leaves conditional probabilities in their place, and one back.
+    One pass to the roots in logarithms and one back. Passes along axes are slow: tables are summed once and multiplied
+    once, and measured by their largest cell where that loses no value of a separator.
     """
     tables, logarithm = list(logarithms), 0.0
     own = [False] * len(tables)
+    factors: list[FloatArray] = [np.ones(())] * len(tables)
     for number in reversed(tree.order):
         absent = tree_axes(tree.cliques[number], tree.separators[number])
-        table = tables[number]
-        peaks = table.max(axis=absent, keepdims=True)
-        table = np.subtract(table, peaks, out=table if own[number] else None)
+        given, out = tables[number], tables[number] if own[number] else None
+        peaks = np.asarray(given.max())
+        table = np.subtract(given, peaks)
         np.exp(table, out=table)
         sums = _summed(table, absent)
-        table /= sums
-        tables[number] = table
+        if sums.min() < LEAST_SUM:
+            peaks = given.max(axis=absent, keepdims=True)
+            table = np.subtract(given, peaks, out=out)
+            np.exp(table, out=table)
+            sums = _summed(table, absent)
+        tables[number], factors[number] = table, 1 / sums
         message, parent = peaks + np.log(sums), tree.parents[number]
         if parent < 0:
             logarithm += float(message.reshape(-1)[0])
@@ -200,11 +228,12 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
         tables[parent] = np.add(tables[parent], lifted, out=tables[parent] if own[parent] else None)
         own[parent] = True
     for number in tree.order:
-        parent = tree.parents[number]
+        parent, factor = tree.parents[number], factors[number]
         if parent >= 0:
             shared = tree.separators[number]
             inside = sum_away(tables[parent], tree_axes(tree.cliques[parent], shared))
-            tables[number] *= inside.reshape(spread(tree.cliques[number], shared, tables[number].shape))
+            factor *= inside.reshape(factor.shape)
+        tables[number] *= factor
     return tables, logarithm
 
 
@@ -224,81 +253,145 @@ def spread(members: Members, kept: Members, shape: Sequence[int]) -> tuple[int, 
     return tuple(size if member in kept else 1 for member, size in zip(members, shape, strict=True))
 
 
+Way = tuple[tuple[Members, ...], Members]
+"""A set's parts beneath some children, and the set."""
+
+
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """Margins of a distribution: within a clique by sums; across cliques a product along the tree, sums taken early."""
+    """Margins of a distribution: within a clique by sums; across cliques a product along the tree, sums taken early.
+
+    Sets that go the same way through the tree are one matrix product: a call for each would take longer than its sums.
+    margins: of cliques, and conditional: of what is beneath them given their separators, as far as they were needed.
+    """
 
     tree: JunctionTree
     tables: Sequence[FloatArray]
-    known: dict[tuple[int, Members], FloatArray]
+    margins: dict[int, dict[Members, FloatArray]] = field(default_factory=lambda: defaultdict(dict))
+    conditional: dict[tuple[int, Members], FloatArray] = field(default_factory=dict)
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
         """Of these sets of attributes, all of them in one connected part each."""
+        order = sorted(range(len(self.tables)), key=lambda place: self.tables[place].size)
+        bits = [(self.tree.bits[place], place) for place in order]
         inside: dict[int, list[Members]] = {}
-        found: dict[Members, FloatArray] = {}
+        across: dict[int, list[Members]] = {}
         for attributes in wanted:
-            holders = [place for place, clique in enumerate(self.tree.cliques) if set(attributes) <= set(clique)]
-            if holders:
-                inside.setdefault(min(holders, key=lambda place: self.tables[place].size), []).append(attributes)
+            these = sum(1 << attribute for attribute in attributes)
+            holder = next((place for held, place in bits if these & ~held == 0), None)
+            if holder is None:
+                across.setdefault(self._top(attributes), []).append(attributes)
             else:
-                found[attributes] = self._across(attributes)
+                inside.setdefault(holder, []).append(attributes)
+        found: dict[Members, FloatArray] = {}
         for place, sets in inside.items():
             table = self.tables[place]
             found |= margin_tree(self.tree.cliques[place], table.shape, sets).margins(table)
+        for place, sets in across.items():
+            found |= self._below(place, sets, ())
         return found
 
-    def _across(self, attributes: Members) -> FloatArray:
-        """Beneath the last clique that the paths of all attributes share."""
-        paths = [self.tree.path(self.tree.homes[attribute])[::-1] for attribute in attributes]
-        shared = [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1]
-        return self._below(shared[-1], attributes, ())
+    def _top(self, attributes: Members) -> int:
+        """Returns the last clique that the paths from the root to all these attributes share."""
+        homes, ways = [self.tree.homes[attribute] for attribute in attributes], self.tree.ways
+        found = homes[0]
+        while any(home != found and home not in ways[found] for home in homes):
+            found = self.tree.parents[found]
+        return found
 
-    def _under(self, number: int, attributes: Members) -> FloatArray:
-        """Returns the probability of attributes beneath a clique, given its separator, whose axes come first."""
-        known = self.known.get((number, attributes))
-        if known is None:
-            known = self._below(number, attributes, self.tree.separators[number])
-            inside = sum_away(self.tables[number], tree_axes(self.tree.cliques[number], self.tree.separators[number]))
-            shape = (*inside.shape, *(1 for _ in attributes))
-            known = np.divide(known, inside.reshape(shape), out=np.zeros_like(known), where=inside.reshape(shape) > 0)
-            self.known[number, attributes] = known
-        return known
+    def _below(self, number: int, sets: Sequence[Members], first: Members) -> dict[Members, FloatArray]:
+        """Returns the margins of sets at or beneath a clique and of some of the clique's own, which come first."""
+        groups: dict[tuple[Members, tuple[int, ...]], list[Way]] = {}
+        homes, ways = self.tree.homes, self.tree.ways[number]
+        for attributes in sets:
+            own: list[int] = []
+            branches: dict[int, list[int]] = {}
+            for attribute in attributes:
+                home = homes[attribute]
+                (own if home == number else branches.setdefault(ways[home], [])).append(attribute)
+            children = tuple(sorted(branches))
+            parts = tuple(tuple(branches[child]) for child in children)
+            groups.setdefault((tuple(own), children), []).append((parts, attributes))
+        found: dict[Members, FloatArray] = {}
+        for (own_ones, children), tasks in groups.items():
+            separators = [self.tree.separators[child] for child in children]
+            needed = {*own_ones, *first, *(one for separator in separators for one in separator)}
+            labels = tuple(member for member in self.tree.cliques[number] if member in needed)
+            self._follow(self._margin(number, labels), labels, (*first, *own_ones), children, tasks, first, found)
+        return found
 
-    def _below(self, number: int, attributes: Members, first: Members) -> FloatArray:
-        """Returns the margin of attributes at or beneath a clique and of some of the clique's own, which come first."""
-        branches: dict[int, list[int]] = {}
-        own = [attribute for attribute in attributes if attribute in self.tree.cliques[number]]
-        for attribute in attributes:
-            if attribute not in own:
-                path = self.tree.path(self.tree.homes[attribute])
-                branches.setdefault(path[path.index(number) - 1], []).append(attribute)
-        needed = {*own, *first, *(one for child in branches for one in self.tree.separators[child])}
-        labels = tuple(member for member in self.tree.cliques[number] if member in needed)
-        table, left = self._margin(number, labels), list(branches)
-        while left:
-            child = left.pop()
-            beneath, separator = tuple(branches[child]), self.tree.separators[child]
-            needed = {*attributes, *first, *(one for other in left for one in self.tree.separators[other])}
-            kept = (*(one for one in labels if one in needed), *beneath)
-            table = _contracted(table, labels, self._under(child, beneath), (*separator, *beneath), kept)
-            labels = kept
-        target = (*first, *attributes)
-        return table.transpose([labels.index(one) for one in target])
+    def _follow(
+        self,
+        table: FloatArray,
+        labels: Members,
+        kept: Members,
+        children: tuple[int, ...],
+        tasks: Sequence[Way],
+        first: Members,
+        found: dict[Members, FloatArray],
+    ) -> None:
+        """Takes in what is beneath one child after the other. kept: labels of the results."""
+        if not children:
+            for _, attributes in tasks:
+                found[attributes] = table.transpose([labels.index(one) for one in (*first, *attributes)])
+            return
+        child, rest = children[0], children[1:]
+        parts: dict[Members, list[Way]] = {}
+        for (part, *others), attributes in tasks:
+            parts.setdefault(part, []).append((tuple(others), attributes))
+        stays = {*kept, *(one for other in rest for one in self.tree.separators[other])}
+        columns = self._under(child, list(parts))
+        table, labels = _contracted(table, labels, columns, self.tree.separators[child], stays)
+        end = 0
+        for (part, tasks_of), column in zip(parts.items(), columns, strict=True):
+            shape = column.shape[len(self.tree.separators[child]) :]
+            begin, end = end, end + prod(shape)
+            piece = table[..., begin:end].reshape(*table.shape[:-1], *shape)
+            self._follow(piece, (*labels, *part), (*kept, *part), rest, tasks_of, first, found)
+
+    def _under(self, number: int, sets: Sequence[Members]) -> list[FloatArray]:
+        """Returns the probabilities of sets beneath a clique given its separator, whose axes come first."""
+        missing = [attributes for attributes in sets if (number, attributes) not in self.conditional]
+        if missing:
+            separator = self.tree.separators[number]
+            inside = self._margin(number, separator)
+            shares = np.divide(1.0, inside, out=np.zeros(inside.shape), where=inside > 0)
+            for attributes, table in self._below(number, missing, separator).items():
+                self.conditional[number, attributes] = table * shares.reshape(*inside.shape, *(1 for _ in attributes))
+        return [self.conditional[number, attributes] for attributes in sets]
 
     def _margin(self, number: int, attributes: Members) -> FloatArray:
-        """Returns a margin of a clique, in the clique's order."""
-        clique = self.tree.cliques[number]
-        if attributes == clique:
-            return self.tables[number]
-        known = self.known.get((-1 - number, attributes))
-        if known is None:
-            known = sum_away(self.tables[number], tree_axes(clique, attributes))
-            self.known[-1 - number, attributes] = known
-        return known
+        """Returns a margin of a clique, in the clique's order: from the smallest that is known."""
+        known = self.margins[number]
+        if attributes not in known:
+            wanted, found = set(attributes), [(self.tree.cliques[number], self.tables[number]), *known.items()]
+            members, table = min((one for one in found if wanted.issubset(one[0])), key=lambda one: one[1].size)
+            known[attributes] = sum_away(table, tree_axes(members, attributes)) if members != attributes else table
+        return known[attributes]
 
 
-def _contracted(left: FloatArray, axes: Members, right: FloatArray, others: Members, kept: Members) -> FloatArray:
-    """Returns the product of two tables, summed over all attributes that are not kept."""
-    letters = {attribute: chr(ord("A") + number) for number, attribute in enumerate(dict.fromkeys((*axes, *others)))}
-    first, second, third = ("".join(letters[one] for one in labels) for labels in (axes, others, kept))
-    return np.asarray(np.einsum(f"{first},{second}->{third}", left, right))
+def _contracted(
+    table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
+) -> tuple[FloatArray, Members]:
+    """Returns a table times columns, which come last, summed over what of a separator does not stay; its labels."""
+    both = [one for one in labels if one in stays and one in separator]
+    rows = [one for one in labels if one not in separator]
+    away = [one for one in labels if one in separator and one not in stays]
+    sizes = dict(zip(labels, table.shape, strict=True))
+    shape, gone = tuple(sizes[one] for one in (*both, *rows)), prod(sizes[one] for one in away)
+    left = table.transpose([labels.index(one) for one in (*both, *rows, *away)])
+    axes = [*(separator.index(one) for one in (*both, *away)), len(separator)]
+    flat = [one.reshape(*one.shape[: len(separator)], -1) for one in columns]
+    right = np.concatenate(flat, axis=-1).transpose(axes)
+    batch = prod(sizes[one] for one in both)
+    product = _multiplied(left.reshape(batch, -1, gone), right.reshape(batch, gone, -1))
+    return product.reshape(*shape, -1), (*both, *rows)
+
+
+def _multiplied(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Returns matrix products of so few entries at a time that BLAS stays with one thread (see fit.inner)."""
+    (batch, rows, inner), columns = left.shape, right.shape[2]
+    found, step = np.empty((batch, rows, columns)), max(1, ONE_THREAD // max(1, rows * inner))
+    for begin in range(0, columns, step):
+        np.matmul(left, right[..., begin : begin + step], out=found[..., begin : begin + step])
+    return found

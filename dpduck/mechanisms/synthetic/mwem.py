@@ -53,9 +53,6 @@ GROWTH = 2
 SINGLES_PRIOR = 1 / 192
 """Weight per record of the prior where rounds anneal."""
 
-MOST_SCORED = 4000
-"""Candidates that are all scored in every round."""
-
 
 class NoisyOracle(Protocol):
     """Who answers: synthetic.measure.DoorOracle in the product."""
@@ -293,11 +290,11 @@ def estimated(
 def _allowed(pool: Pool, method: Method, asked: Sequence[Members], used: float) -> NDArray[np.bool_]:
     """Families of the workload whose question leaves the tables within bounds: a matter of sizes and past choices.
 
-    used: of the price, so that one large table does not keep all others out. Where candidates are very many, those of
-    three and more columns are such as answers connect already.
+    used: of the price, so that one large table does not keep all others out. Where rounds anneal, pairs are candidates,
+    and those of three and more columns are such as answers connect already: most of the others' time for no less error.
     """
     allowed, limit = np.zeros(len(pool.families), np.bool_), 2 * method.largest * used
-    if prod(pool.sizes) <= method.largest and len(pool.workload) <= MOST_SCORED:
+    if prod(pool.sizes) <= method.largest:
         allowed[: len(pool.workload)] = True
         return allowed
     asked = [*asked, *(one.members for one in pool.zeros)]
@@ -307,7 +304,7 @@ def _allowed(pool: Pool, method: Method, asked: Sequence[Members], used: float) 
         for attribute in attributes:
             near[attribute] |= sum(1 << one for one in attributes)
     for number, family in enumerate(pool.workload):
-        if len(pool.workload) > MOST_SCORED and len(family.attributes) > 2 and not _hangs(family.attributes, near):
+        if method.anneals and len(family.attributes) > 2 and not _hangs(family.attributes, near):
             continue
         cells = elimination.cells_with(family.attributes)
         allowed[number] = cells <= limit or cells == elimination.cells

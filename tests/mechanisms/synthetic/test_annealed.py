@@ -134,6 +134,17 @@ def test_tables_stay_within_their_bound() -> None:
     )
 
 
+def test_triples_follow_pairs_where_these_are_candidates() -> None:
+    """Annealed rounds ask for three columns once answers connect them; MWEM, which has no pairs, for any at any time,
+    however many there are: with 31 columns none would be left for its first round."""
+    sizes, order = (10,) * 31, 3
+    families = tuple(Family(one, (10,) * order) for one in combinations(range(31), order))
+    pool, ones = Pool(sizes, families, (), True), [(place,) for place in range(31)]
+    assert _allowed(pool, Method(), ones, 1.0)[:-1].all()
+    allowed = _allowed(pool, Method(anneals=True), [*ones, (0, 1), (1, 2), (4, 5)], 1.0)
+    assert [family.attributes for family, one in zip(families, allowed, strict=False) if one] == [(0, 1, 2)]
+
+
 def test_pairs_have_more_rounds() -> None:
     """Three rounds of pairs for each column where one of triples is enough, never more than there are pairs."""
     pairs, triples = ([(2,) * order] * 91 for order in (2, 3))

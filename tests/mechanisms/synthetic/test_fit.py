@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,14 +22,15 @@ def fitted_along(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> float:
     script: Iterator[float] = iter(values)
 
     def scripted(
-        problem: fits.FitProblem, point: fits.Point, slope: np.ndarray, step: float, reference: float
-    ) -> tuple[fits.Point, float] | None:
+        problem: fits.FitProblem, ray: fits.Ray, step: float, reference: float
+    ) -> tuple[fits.Point, Sequence[np.ndarray], float] | None:
         value = next(script, None)
         if value is None:
             return None
-        after = replace(problem.point(point.parameters + value), value=value)
+        moved = ray.point.parameters + value
+        after = replace(problem.point(moved, problem.logarithms(moved)), value=value)
         points[after.parameters.tobytes()] = value
-        return after, step
+        return after, ray.logarithms, step
 
     monkeypatch.setattr(fits, "_line_search", scripted)
     tree = junction_tree(((0, 1),))

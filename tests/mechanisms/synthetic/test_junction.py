@@ -16,7 +16,7 @@ from dpduck.mechanisms.synthetic.distribution import (
     uniform,
 )
 from dpduck.mechanisms.synthetic.fit import Observation, Parameters, fit
-from dpduck.mechanisms.synthetic.junction import calibrated, eliminated, junction_tree, spread
+from dpduck.mechanisms.synthetic.junction import JunctionTree, calibrated, eliminated, junction_tree, spread
 
 SIZES = (3, 2, 4, 2, 3, 2)
 CHAIN = ((0, 1), (1, 2), (1, 3), (2, 3), (4, 5))
@@ -57,6 +57,23 @@ def test_messages_are_exact(scale: float) -> None:
     assert np.abs(joined.components[place].table - dense).max() < 1e-12
 
 
+def test_no_value_of_a_separator_is_lost() -> None:
+    """What one clique takes from a separator's value another gives back, although exp(-2000) is 0 in floating point;
+    what is -1e9 in all is 0 exactly."""
+    tree, far = junction_tree(((0, 1), (1, 2))), np.array([0.0, -2000.0, -1e9])
+    tables, _ = calibrated(tree, [np.zeros((2, 3)) + far, np.zeros((3, 2)) - np.array([[0.0], [-2000.0], [0.0]])])
+    assert np.abs(tables[0] - np.array([0.25, 0.25, 0.0])).max() < 1e-12
+    assert np.abs(tables[1] - np.array([[0.25], [0.25], [0.0]])).max() < 1e-12
+
+
+def path(tree: JunctionTree, number: int) -> list[int]:
+    """From a clique to its root."""
+    found = [number]
+    while tree.parents[found[-1]] >= 0:
+        found.append(tree.parents[found[-1]])
+    return found
+
+
 def test_cliques_hold_what_was_asked() -> None:
     """Cliques hold every set; what two of them share is in all between; what a further set needs is never told to be
     less than the cliques that are made for it have, and nothing where it needs nothing."""
@@ -72,7 +89,7 @@ def test_cliques_hold_what_was_asked() -> None:
         for first, second in combinations(range(len(cliques)), 2):
             shared = set(cliques[first]) & set(cliques[second])
             if shared:
-                ways = tree.path(first), tree.path(second)
+                ways = path(tree, first), path(tree, second)
                 between = {*ways[0], *ways[1]} - {*ways[0]} & {*ways[1]} | {next(p for p in ways[0] if p in ways[1])}
                 assert all(shared <= set(cliques[place]) for place in between)
         for further in combinations(range(9), 3):
