@@ -92,13 +92,14 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How an audit is made. epsilon: of each own statement. seconds: of each, on both neighbours.
+    """How an audit is made. epsilon: of each own statement. seconds, runs: of each at most, on both neighbours.
 
     search: seconds of the search. seed: of the search. error: see ERROR.
     """
 
     epsilon: str = "1"
     seconds: float = 5.0
+    runs: int = MOST_RUNS
     search: float = 0.0
     seed: str = ""
     error: float = ERROR
@@ -173,7 +174,7 @@ def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, work
         return finding(told="a charge below the price")
     runs = [measured(one, workers) if not case.then else asked(one, case.before, case.then, word) for one in plans]
     seconds = settings.seconds * (SLOWER if case.then else 1)
-    return finding(_bounds(runs, claim, seconds, MOST_RUNS, settings.error))
+    return finding(_bounds(runs, claim, seconds, settings.runs, settings.error))
 
 
 def _undercharged(outcome: Outcome, claim: Claim) -> bool:
