@@ -57,9 +57,9 @@ def made(rows: int, whole: bool = True) -> pd.DataFrame:
 
 
 def stays(people: pd.DataFrame) -> pd.DataFrame:
-    """Rows of people, one to eight of each, in wards."""
+    """Rows of people, one to four of each, in wards."""
     rng = np.random.default_rng(2)
-    whose = np.repeat(people["id"].to_numpy(), np.minimum(rng.geometric(0.5, len(people)), 8))
+    whose = np.repeat(people["id"].to_numpy(), np.minimum(rng.geometric(0.5, len(people)), MOST))
     return pd.DataFrame({"id": whose, "stay_ward": np.minimum(rng.geometric(0.35, len(whose)) - 1, WARDS - 1)})
 
 

@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -25,6 +26,7 @@ from benchmarks.peers._asked_data import (
     SYNTHETIC,
     WARDS,
     Answers,
+    Key,
     asked_in_turn,
     block_error,
     counts_of,
@@ -68,14 +70,15 @@ class Asked:
     def dp(self, statement: str) -> list[tuple[object, ...]]:
         return self.con.execute("FROM dp($1)", [statement]).fetchall()
 
-    def select(self, columns: str, tail: str = "", options: str = "", table: str = "visits") -> list[tuple[object, ...]]:
+    def select(self, columns: str, tail: str = "", options: str = "", table: str = "visits") -> list[tuple[Any, ...]]:
         """Asks for the whole price; a fresh tag, since the same statement would be the same answer."""
         fresh = f"epsilon = {EPSILON:g}{options}, refresh = 'r{next(self.number)}'"
         return self.dp(f"{SELECT} ({fresh}) {columns} FROM {table}{tail}")
 
-    def counted(self, keys: list[str], what: str = "count(*)", tail: str = "", **more: str) -> dict[tuple[int, ...], float]:
+    def counted(self, keys: list[str], what: str = "count(*)", tail: str = "", **more: str) -> dict[Key, float]:
         listed, by = "".join(f"{key}, " for key in keys), f" GROUP BY {', '.join(keys)}" if keys else ""
-        return answers_of(self.select(f"{listed}{what} AS a", f"{tail}{by}", **more))
+        rows = self.select(f"{listed}{what} AS a", f"{tail}{by}", **more)
+        return {tuple(int(str(key)) for key in row[: len(keys)]): float(str(row[len(keys)] or 0)) for row in rows}
 
     def cube(self) -> float:
         rows = self.select("sex, ward, count(*) AS n", " GROUP BY CUBE (sex, ward)")
@@ -94,7 +97,7 @@ class Asked:
         return error(found, {(ward, QUARTERS.index(part)): value for (ward, part), value in exact.items()})  # type: ignore
 
     def ranges(self) -> float:
-        rows = self.select("range_start(charge), range_end(charge), count(*) AS n", " GROUP BY RANGES(charge)")
+        rows = self.select("charge, range_end(charge), count(*) AS n", " GROUP BY RANGES(charge)")
         return range_error({(int(str(row[0])), int(str(row[1]))): float(str(row[2])) for row in rows}, self.table)
 
     def pairs(self) -> Answers:
@@ -103,25 +106,27 @@ class Asked:
     def synthetic(self) -> float:
         name, listed = f"made_{next(self.number)}", ", ".join(SYNTHETIC)
         options = f"epsilon = {EPSILON:g}, delta = {DELTA:g}, rows = {len(self.table)}"
-        self.dp(f"CREATE PRIVATE TABLE {name} OPTIONS ({options}) AS SELECT {listed} FROM visits WORKLOAD MARGINALS (2)")
+        select = f"SELECT {listed} FROM visits WORKLOAD MARGINALS (2)"
+        self.dp(f"CREATE PRIVATE TABLE {name} OPTIONS ({options}) AS {select}")
         return variation(self.con.execute(f"FROM private.{name}").df(), self.table)
 
 
-def answers_of(rows: list[tuple[object, ...]]) -> dict[tuple[int, ...], float]:
-    return {tuple(int(str(value)) for value in row[:-1]): float(str(row[-1] or 0)) for row in rows}
-
-
-def in_turn(folder: Path) -> tuple[float, str]:
-    """A thousand statements, each for its part of one budget, and each given all that is known by then."""
+def in_turn(folder: Path, known: bool) -> tuple[float, str]:
+    """A thousand statements on one budget: each for its part, or all known from one release that was paid with it."""
     asked = Asked(folder, f"epsilon = {EPSILON:g}, delta = {DELTA:g}")
-    rho = Fraction(json.loads((folder / "statements.json").read_text())["rho"]) / STATEMENTS
-    price = f"{int(rho * 10**12)}e-12"
+    rho = Fraction(json.loads((folder / "statements.json").read_text())["rho"])
+    price = f"{int(rho / STATEMENTS * 10**12)}e-12"
+    if known:
+        cells = "sex, ward, age, count(*) AS n FROM visits GROUP BY sex, ward, age"
+        asked.dp(f"{SELECT} (rho = {int(rho * 10**12)}e-12) {cells}")
 
     def ask(condition: list[int]) -> float:
         s, t, w, v, a, b = condition
         where = f"sex >= {s} AND sex <= {t} AND ward >= {w} AND ward <= {v} AND age >= {a} AND age <= {b}"
-        rows = asked.dp(f"{SELECT} (rho = {price}, reuse = TRUE) count(*) AS n FROM visits WHERE {where}")
-        return float(str(rows[0][0]))
+        if known:
+            sql = f"SELECT n FROM dp_known('SELECT count(*) AS n FROM visits WHERE {where}')"
+            return float(str(asked.con.execute(sql).fetchall()[0][0]))
+        return float(str(asked.dp(f"{SELECT} (rho = {price}) count(*) AS n FROM visits WHERE {where}")[0][0]))
 
     return asked_in_turn(ask, folder, asked.table)
 
@@ -152,7 +157,8 @@ def main() -> None:
         tell("pairs", lambda: error(asked.pairs(), table.groupby(["home", "work"]).size(), others=True))
         tell("pairs, added up", lambda: block_error(asked.pairs(), table))
         tell("synthetic rows", asked.synthetic)
-    tell("1,000 statements", lambda: in_turn(folder))
+    tell("1,000 statements", lambda: in_turn(folder, known=False))
+    tell("1,000 statements, known", lambda: in_turn(folder, known=True))
 
 
 if __name__ == "__main__":

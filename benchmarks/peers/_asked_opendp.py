@@ -22,6 +22,7 @@ from benchmarks.peers._asked_data import (
     SIZES,
     STATEMENTS,
     SYNTHETIC,
+    WARDS,
     asked_in_turn,
     block_error,
     counts_of,
@@ -85,7 +86,8 @@ class Asked:
         frame = pl.from_pandas(self.stays).lazy()
         unit = dp.unit_of(contributions=1, identifier=pl.col("id"))
         query = self.context(["stay_ward"], frame, unit, rows=len(self.stays)).query().truncate_per_group(MOST)
-        found = answers(query.group_by("stay_ward").agg(dp.len()), ["stay_ward"], "len")
+        keys = pl.LazyFrame({"stay_ward": range(WARDS)}, schema={"stay_ward": pl.Int64})
+        found = answers(query.group_by("stay_ward").agg(dp.len()).with_keys(keys), ["stay_ward"], "len")
         return error(found, self.stays.groupby("stay_ward").size())
 
     def unknown(self, keys: list[str]) -> dict[tuple[int, ...], float]:
@@ -93,9 +95,8 @@ class Asked:
 
     def ranges(self) -> tuple[float, str]:
         """A tree of counts with branches of ten, its levels made consistent."""
-        bounds = dp.atom_domain(T=int, nan=False) if False else dp.atom_domain(T=int)
         tree = (
-            (dp.vector_domain(bounds), dp.symmetric_distance())
+            (dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance())
             >> dp.t.then_count_by_categories(categories=list(range(CHARGES - 1)))
             >> dp.t.then_b_ary_tree(leaf_count=CHARGES, branching_factor=10)
         )
@@ -126,7 +127,8 @@ def in_turn(asked: Asked, folder: Path) -> tuple[float, str]:
 
     def ask(condition: list[int]) -> float:
         s, t, w, v, a, b = condition
-        chosen = pl.col("sex").is_between(s, t) & pl.col("ward").is_between(w, v) & pl.col("age").is_between(a, b)
+        chosen = (pl.col("sex") >= s) & (pl.col("sex") <= t) & (pl.col("ward") >= w) & (pl.col("ward") <= v)
+        chosen = chosen & (pl.col("age") >= a) & (pl.col("age") <= b)
         return float(context.query().filter(chosen).select(dp.len()).release().collect().item())
 
     return asked_in_turn(ask, folder, asked.table)
@@ -155,6 +157,7 @@ def main() -> None:
         tell("pairs, added up", lambda: block_error(asked.unknown(pairs), table))
         tell("synthetic rows", asked.synthetic)
     tell("1,000 statements", lambda: in_turn(asked, folder))
+    tell("1,000 statements, known", lambda: "nothing answers from what was released: cells are added up by hand")
 
 
 main()

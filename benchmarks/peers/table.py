@@ -94,7 +94,7 @@ GROUPS = (
     Group(10_000, OTHERS, 9, 100, 400),
     Group(1_000_000, tuple(KEYS), 6, 5, 200),
     Group(20_000_000, tuple(KEYS), 6, 3, 200),
-    Group(1_000, ("1,000 statements",), 150, 1, 250),
+    Group(1_000, ("1,000 statements", "1,000 statements, known"), 200, 1, 500),
 )
 Told = dict[tuple[str, int], dict[str, dict[str, float | str]]]
 """Lines by workload and rows, and by peer."""
@@ -178,12 +178,16 @@ def is_better(theirs: dict[str, float | str], ours: dict[str, float | str], figu
     return value == 0 or log(own / value) > SURE * sure
 
 
-def lines_of(told: Told) -> Iterator[str]:
-    """Yields the page: one table, bold where a peer is better by more than chance, and what we would do about it."""
-    machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} cores"
+def here() -> str:
+    """Names the commit, the machine and the day."""
     commit = subprocess.run(["git", "log", "-1", "--format=%h"], cwd=ROOT, capture_output=True, text=True, check=False)
-    yield from (line.format(where=f"commit {commit.stdout.strip() or 'unknown'}, {machine}, {datetime.now(UTC):%Y-%m-%d}")
-                for line in HEAD.strip().splitlines())  # fmt: skip
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"commit {commit.stdout.strip() or 'unknown'}, {machine}, {datetime.now(UTC):%Y-%m-%d}"
+
+
+def lines_of(told: Told, where: str) -> Iterator[str]:
+    """Yields the page: one table, bold where a peer is better by more than chance, and what we would do about it."""
+    yield from (line.format(where=where) for line in HEAD.strip().splitlines())
     better: dict[str, list[str]] = {figure: [] for figure in WOULD_DO}
     for (workload, rows), by_peer in told.items():
         ours = by_peer["dpduck"]
@@ -207,13 +211,15 @@ def lines_of(told: Told) -> Iterator[str]:
     yield from ("", "## Where a peer is better", "")
     for figure, cases in better.items():
         heading = {"busy": "processor seconds", "mebibytes": "MiB"}.get(figure, figure)
-        all_of = f"{'; '.join(cases)}. What we would do: {WOULD_DO[figure]}." if cases else "nowhere by more than chance."
+        would = f"{'; '.join(cases)}. What we would do: {WOULD_DO[figure]}."
+        all_of = would if cases else "nowhere by more than chance."
         yield from wrap(f"* {heading}: {all_of}", 118, subsequent_indent="  ")
     yield from NOTES.rstrip().splitlines()
     yield from ("", "## What is spent", "")
     yield from (line for peer, how in SPENT.items() for line in wrap(f"* {peer}: {how}.", 118, subsequent_indent="  "))
     yield from ("", "## What was not run, and why", "")
-    missing = {peer: "its environment could not be made" for peer in PEERS if not any(peer in by for by in told.values())}
+    made = {peer for by_peer in told.values() for peer in by_peer}
+    missing = {peer: "its environment could not be made" for peer in PEERS if peer not in made}
     for peer, why in {**missing, **NOT_HERE}.items():
         yield from wrap(f"* {peer}: {why}.", 118, subsequent_indent="  ")
 
@@ -222,15 +228,16 @@ HEAD = f"""# Beside whom we stand
 
 Made by `python -m benchmarks.peers.table` in one run: {{where}}.
 Epsilon {EPSILON:g} for the whole statement, delta {DELTA:g} where it is needed, one person added or removed. One row a
-person, but in "several rows" and "join": one to eight, of which {MOST} are counted; what is left out is in the error.
+person, but in "several rows" and "join": one to {MOST}, which every system is told to be the most that count.
 
-Error: root mean squared, over cells and repeats, with its standard error as a part of it. **Bold**: better than ours, of
-errors by more than {SURE} standard errors of both, of others by a tenth. Seconds are medians of one answer, of a machine
+Error: root mean squared, over cells and repeats, with its standard error as a part of it. **Bold**: better than ours,
+errors by more than {SURE} standard errors of both, others by a tenth. Seconds are medians of one answer, of a machine
 that did other work too; processor seconds are those of an answer, of the process and all that it started; MiB at most
 while it was asked, of the same. Counts and keys are asked of tables of three sizes, all else of 10,000 rows, 1,000
 statements of 1,000 rows. "Pairs" are homes and places of work, of 1,000,000 possible ones; "added up", sums of the same
 answer over 100 squares of them; "ranges" all 5,151 of 101 values; "synthetic rows" the mean total variation over
-margins of two of four columns.
+margins of two of four columns. "1,000 statements" are counts with different conditions on one budget, each paid for;
+"known" are the same, answered from one release of three keys that was paid with all of it.
 
 | workload | system | outcome | error | seconds | processor seconds | MiB |
 |---|---|---|---|---|---|---|"""
@@ -239,23 +246,17 @@ NOTES = """
 """
 
 
-def main() -> int:
-    """Prints the page, or writes it."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=max(group.rows for group in GROUPS), help="at most so many")
-    parser.add_argument("--part", type=float, default=1.0, help="of all seconds")
-    parser.add_argument("--environments", type=Path)
-    parser.add_argument("--write", type=Path)
-    given = parser.parse_args()
+def run(most: int, part: float, environments: Path | None) -> Told:
+    """Asks everything of everybody. most: rows. part: of all seconds."""
     told: Told = {}
-    pythons = {peer: python_of(peer, given.environments) for peer in PEERS}
+    pythons = {peer: python_of(peer, environments) for peer in PEERS}
     for peer, python in pythons.items():
         if python is None:
             print(f"skipped: {peer} has no environment (--environments DIRECTORY makes one)", file=sys.stderr)
     for group in GROUPS:
-        if group.rows > given.rows and group.workloads == tuple(KEYS):
+        if group.rows > most and group.workloads == tuple(KEYS):
             continue
-        one = Group(min(group.rows, given.rows), group.workloads, group.seconds * given.part, group.repeats, group.limit)
+        one = Group(min(group.rows, most), group.workloads, group.seconds * part, group.repeats, group.limit)
         with tempfile.TemporaryDirectory() as room:
             write(Path(room), one.rows, str(rho_of(Fraction(1), Fraction(str(DELTA)))), one.workloads == OTHERS)
             for peer, python in pythons.items():
@@ -263,7 +264,27 @@ def main() -> int:
                     for name, line in asked(peer, python, Path(room), one).items():
                         told.setdefault((name, one.rows), {})[peer] = line
                     print(f"{one.rows:,} rows, {peer}: done", file=sys.stderr)
-    page = "\n".join(lines_of(told)) + "\n"
+    return told
+
+
+def main() -> int:
+    """Prints the page, or writes it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=max(group.rows for group in GROUPS), help="at most so many")
+    parser.add_argument("--part", type=float, default=1.0, help="of all seconds")
+    parser.add_argument("--environments", type=Path)
+    parser.add_argument("--record", type=Path, help="where to keep what was found")
+    parser.add_argument("--again", type=Path, help="a record, of which the page is made again")
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    if given.again is not None:
+        where, kept = json.loads(given.again.read_text())
+        told: Told = {(name, rows): by_peer for (name, rows), by_peer in kept}
+    else:
+        told, where = run(given.rows, given.part, given.environments), here()
+    if given.record is not None:
+        given.record.write_text(json.dumps([where, [[list(key), by_peer] for key, by_peer in told.items()]]))
+    page = "\n".join(lines_of(told, where)) + "\n"
     if given.write is None:
         sys.stdout.write(page)
     else:

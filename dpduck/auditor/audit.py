@@ -99,10 +99,10 @@ class Settings:
 
     epsilon: str = "1"
     seconds: float = 5.0
-    runs: int = MOST_RUNS
     search: float = 0.0
     seed: str = ""
     error: float = ERROR
+    runs: int = MOST_RUNS
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The search of `dpduck audit` with a fresh seed each time, in every run of the suite; `.ci/run` searches two minutes."""
+"""The search of `dpduck audit`, with a fresh seed in every run of the suite; `.ci/run` searches for two minutes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def test_a_search_with_a_fresh_seed_finds_nothing(capfd: pytest.CaptureFixture[s
     searched = [one for one in found if one.mechanism == "search"]
     answered = [one for one in searched if not one.refused]
     with capfd.disabled():  # whatever pytest makes of its output
-        sys.stderr.write(f"search of {SECONDS:g} s, seed {seed}: {len(searched)} statements, {len(answered)} answered\n")
+        told = f"{len(searched)} statements, {len(answered)} answered"
+        sys.stderr.write(f"search of {SECONDS:g} s, seed {seed}: {told}\n")
     assert [one for one in found if one.broken] == [], seed
     assert answered

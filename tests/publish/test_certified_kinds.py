@@ -42,7 +42,8 @@ ASKED = {
     "a Gaussian stream": STREAM.format("totals", ", delta = 1e-7", "count(*) AS n, sum(cost) AS s"),
     "months of a stream": "REFRESH PRIVATE STREAM monthly UNTIL '2024-03-01'",
     "months of totals": "REFRESH PRIVATE STREAM totals UNTIL '2024-03-01'",
-    "a target": "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 9) sex, count(*) AS n FROM stays GROUP BY sex",
+    "a target": "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 9) sex, count(*) AS n FROM stays "
+    "GROUP BY sex",
     "made parents": "CREATE PRIVATE TABLE parents OPTIONS (epsilon = 1, delta = 1e-7, key = person, rows = 50) AS "
     "SELECT age, n FROM (SELECT person, any_value(age) AS age, count(cost) AS n FROM people LEFT JOIN stays "
     "USING (person) GROUP BY person) WORKLOAD MARGINALS (2)",

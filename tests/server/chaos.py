@@ -39,7 +39,10 @@ DAY = 86_400
 JUMPS = (-1, 1, -3600, 3600, -400 * DAY, 400 * DAY)
 """Seconds by which the clock is off."""
 
-LIMITS = ("--seconds", "5", "--memory", "400MB")
+PATIENCE = 60
+"""Seconds for a command of the owner, which waits for what is at work."""
+
+LIMITS = ("--memory", "800MB")
 MONTHS = 288
 
 
@@ -95,8 +98,8 @@ class Chaos:
         if self.server.process.poll() is not None:
             self.done[f"ended by itself ({self.server.process.returncode})"] += 1
             self._again()
-        actions = [self.kill_child, self.kill_child, self.kill_server, self.told_to_end, self.full, self.cut,
-                   self.mutated, self.publish, self.prepare, self.refresh, self.refresh, self.swapped, self.hostile]  # fmt: skip
+        actions = [self.kill_child, self.kill_child, self.kill_server, self.told_to_end, self.swapped, self.full]
+        actions += [self.cut, self.mutated, self.hostile, self.publish, self.prepare, self.refresh, self.refresh]
         actions += [self.read_only, self.clock] if self.disturbance.there else []
         action = actions[self.rng.integers(len(actions))]
         action()
@@ -227,7 +230,11 @@ class Chaos:
 
     def _command(self, word: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "dpduck.commands.command_line", word, str(self.database), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.done[f"{word} not answered in {PATIENCE} s"] += 1
+            return subprocess.CompletedProcess(command, -1, "", "")
 
     def end(self) -> None:
         """Ends the server for good, with the right time and a disk to write on."""
