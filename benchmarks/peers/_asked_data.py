@@ -170,12 +170,13 @@ def tell(name: str, ask: Callable[[], float | str | tuple[float, str]]) -> None:
     wanted = os.environ.get("WORKLOADS")
     if wanted and name not in wanted.split(";"):
         return
-    most, limit = int(os.environ.get("REPEATS", "5")), float(os.environ.get("SECONDS", "60"))
+    least, most = int(os.environ.get("LEAST", "1")), int(os.environ.get("REPEATS", "5"))
+    limit = float(os.environ.get("SECONDS", "60"))
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins anew
     told: dict[str, object] = {"workload": name, "note": ""}
     seconds, used, squares, began = list[float](), busy(), list[float](), perf_counter()
-    while not squares or (len(squares) < most and perf_counter() - began < limit):
+    while len(squares) < least or (len(squares) < most and perf_counter() - began < limit):
         start = perf_counter()
         try:
             one = ask()

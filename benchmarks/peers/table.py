@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from math import log
@@ -75,7 +75,7 @@ MOST_BYTES = 7 << 30
 
 @dataclass(frozen=True)
 class Group:
-    """Workloads that are asked of one size of the data. seconds, repeats: of each at most, once it was answered once.
+    """Workloads that are asked of one size of the data. seconds, most: of each at most, once asked `least` times.
 
     limit: seconds for all of them; what is not answered by then did not finish.
     """
@@ -83,18 +83,19 @@ class Group:
     rows: int
     workloads: tuple[str, ...]
     seconds: float
-    repeats: int
+    least: int
+    most: int
     limit: float
 
 
 OTHERS = ("cube", "sums", "averages", "quartiles", "free texts", "several rows", "join", "ranges", "pairs",
           "pairs, added up", "synthetic rows")  # fmt: skip
 GROUPS = (
-    Group(1_000, tuple(KEYS), 6, 100, 150),
-    Group(10_000, OTHERS, 9, 100, 400),
-    Group(1_000_000, tuple(KEYS), 6, 5, 200),
-    Group(20_000_000, tuple(KEYS), 6, 3, 200),
-    Group(1_000, ("1,000 statements", "1,000 statements, known"), 200, 1, 500),
+    Group(1_000, tuple(KEYS), 6, LEAST_REPEATS, 100, 150),
+    Group(10_000, OTHERS, 8, LEAST_REPEATS, 100, 450),
+    Group(1_000, ("1,000 statements", "1,000 statements, known"), 60, 1, 1, 150),
+    Group(1_000_000, tuple(KEYS), 6, 1, 5, 100),
+    Group(20_000_000, tuple(KEYS), 6, 1, 3, 100),
 )
 Told = dict[tuple[str, int], dict[str, dict[str, float | str]]]
 """Lines by workload and rows, and by peer."""
@@ -120,8 +121,8 @@ def python_of(peer: str, environments: Path | None) -> str | None:
 def asked(peer: str, python: str, folder: Path, group: Group) -> dict[str, dict[str, float | str]]:
     """Runs a peer; what it told until it ended, or was ended: of what is not told, why."""
     command = [python, "-W", "ignore", "-m", f"benchmarks.peers._asked_{SCRIPTS[peer]}", str(folder)]
-    limits = {"WORKLOADS": ";".join(group.workloads), "SECONDS": str(group.seconds), "REPEATS": str(group.repeats)}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **limits}
+    limits = {"WORKLOADS": ";".join(group.workloads), "SECONDS": str(group.seconds), "REPEATS": str(group.most)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LEAST": str(group.least), **limits}
     with (folder / "said").open("wb") as said, (folder / "errors").open("wb") as errors:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=said, stderr=errors, start_new_session=True
@@ -246,9 +247,10 @@ NOTES = """
 """
 
 
-def run(most: int, part: float, environments: Path | None) -> Told:
-    """Asks everything of everybody. most: rows. part: of all seconds."""
+def run(most: int, part: float, environments: Path | None, record: Path | None) -> tuple[Told, str]:
+    """Asks everything of everybody. most: rows. part: of all seconds. record: where to keep what is found by then."""
     told: Told = {}
+    where = here()
     pythons = {peer: python_of(peer, environments) for peer in PEERS}
     for peer, python in pythons.items():
         if python is None:
@@ -256,7 +258,8 @@ def run(most: int, part: float, environments: Path | None) -> Told:
     for group in GROUPS:
         if group.rows > most and group.workloads == tuple(KEYS):
             continue
-        one = Group(min(group.rows, most), group.workloads, group.seconds * part, group.repeats, group.limit)
+        least = group.least if part >= 1 else 1
+        one = replace(group, rows=min(group.rows, most), seconds=group.seconds * part, least=least)
         with tempfile.TemporaryDirectory() as room:
             write(Path(room), one.rows, str(rho_of(Fraction(1), Fraction(str(DELTA)))), one.workloads == OTHERS)
             for peer, python in pythons.items():
@@ -264,7 +267,10 @@ def run(most: int, part: float, environments: Path | None) -> Told:
                     for name, line in asked(peer, python, Path(room), one).items():
                         told.setdefault((name, one.rows), {})[peer] = line
                     print(f"{one.rows:,} rows, {peer}: done", file=sys.stderr)
-    return told
+                    if record is not None:
+                        kept = [[list(key), by_peer] for key, by_peer in told.items()]
+                        record.write_text(json.dumps([where, kept]))
+    return told, where
 
 
 def main() -> int:
@@ -279,11 +285,9 @@ def main() -> int:
     given = parser.parse_args()
     if given.again is not None:
         where, kept = json.loads(given.again.read_text())
-        told: Told = {(name, rows): by_peer for (name, rows), by_peer in kept}
+        told = {(name, rows): by_peer for (name, rows), by_peer in kept}
     else:
-        told, where = run(given.rows, given.part, given.environments), here()
-    if given.record is not None:
-        given.record.write_text(json.dumps([where, [[list(key), by_peer] for key, by_peer in told.items()]]))
+        told, where = run(given.rows, given.part, given.environments, given.record)
     page = "\n".join(lines_of(told, where)) + "\n"
     if given.write is None:
         sys.stdout.write(page)
