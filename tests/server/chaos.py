@@ -40,10 +40,19 @@ JUMPS = (-1, 1, -3600, 3600, -400 * DAY, 400 * DAY)
 """Seconds by which the clock is off."""
 
 PATIENCE = 60
-"""Seconds for a command of the owner, which waits for what is at work."""
+"""Seconds for a command of the owner, which waits for what is at work, and for a vault that lost its server."""
 
 LIMITS = ("--memory", "800MB")
 MONTHS = 288
+
+
+def alive(process: int) -> str:
+    """What a process is and does; nothing where it is gone, or has ended and nobody has asked how."""
+    with suppress(OSError):
+        stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return "" if stat[0] in "ZX" else f"{process} {stat[0]} {words[-120:]}"
+    return ""
 
 
 class Disturbance:
@@ -85,7 +94,7 @@ class Chaos:
         self.port = int(self.address.rpartition(":")[2])
         self.over, self.rng = threading.Event(), np.random.default_rng(seed)
         self.done: Counter[str] = Counter()
-        self.back: list[float] = []
+        self.back, self.gone = list[float](), list[float]()
         self.hostile_token, self.messages, self.refreshed = hostile, list[bytes](), 0
         self.disturbance = Disturbance(database.parent)
         self.server: Server = self._start()
@@ -106,8 +115,11 @@ class Chaos:
         self.done[action.__name__] += 1
 
     def _processes(self) -> list[int]:
-        found = children(self.server.process.pid)
-        return [*found, *(grandchild for child in found for grandchild in children(child))]
+        found = list[int]()
+        with suppress(OSError):  # one that has ended meanwhile
+            found = children(self.server.process.pid)
+            found += [grandchild for child in found for grandchild in children(child)]
+        return found
 
     def kill_child(self) -> None:
         """Ends the vault, a worker or a runner."""
@@ -243,9 +255,11 @@ class Chaos:
         self._end()
 
     def _end(self, number: int = signal.SIGKILL) -> int:
-        orphans = self._processes()
+        orphans = self._processes() if self.server.process.poll() is None else []
         status = self.server.stop(number)
-        assert eventually(lambda: not any(Path(f"/proc/{one}/cmdline").exists() for one in orphans), BACK), "an orphan"
+        began = time.monotonic()
+        assert eventually(lambda: not any(map(alive, orphans)), PATIENCE), [alive(one) for one in orphans]
+        self.gone.append(time.monotonic() - began)
         for pipe in (self.server.process.stdout, self.server.process.stderr):
             if pipe is not None:
                 pipe.close()

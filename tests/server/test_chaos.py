@@ -156,6 +156,7 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
         "seed": seed, "seconds": seconds, "answers": sum(one.asked for one in asking), "releases": len(answered),
         "done": dict(chaos.done), "months": chaos.refreshed, "told": dict(told.most_common()),
         "back": {"times": len(chaos.back), "median": back[len(back) // 2], "most": back[-1]},
+        "orphans gone after": max(chaos.gone, default=0.0),
     }  # fmt: skip
     sys.stdout.write(f"{json.dumps(report)}\n")
     report["checked"] = _require_whole(folder, database, answered)
