@@ -185,9 +185,7 @@ def _undercharged(outcome: Outcome, claim: Claim) -> bool:
     return any(was < due * NEARLY for was, due in zip(paid, (claim.epsilon or 0, claim.rho, claim.delta), strict=True))
 
 
-def _bounds(
-    runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings
-) -> list[Bound]:
+def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings) -> list[Bound]:
     """Runs both in turn, for so many seconds or runs, and bounds what they tell. One that fails tells of that."""
     seen: tuple[list[Seen], list[Seen]] = ([], [])
     end = settings.clock() + seconds

@@ -258,7 +258,7 @@ class Chaos:
         orphans = self._processes() if self.server.process.poll() is None else []
         status = self.server.stop(number)
         began = time.monotonic()
-        assert eventually(lambda: not any(map(alive, orphans)), PATIENCE), [alive(one) for one in orphans]
+        assert eventually(lambda: not any(map(alive, orphans)), 3 * PATIENCE), [alive(one) for one in orphans]
         self.gone.append(time.monotonic() - began)
         for pipe in (self.server.process.stdout, self.server.process.stderr):
             if pipe is not None:
