@@ -106,11 +106,12 @@ class Asked:
         found = ranges_of({(place,): value for place, value in enumerate(bins)})
         return range_error(found, self.table), "a tree of counts, by its library"
 
-    def synthetic(self) -> tuple[float, str]:
+    def synthetic(self, rho: float) -> tuple[float, str]:
+        """Makes rows by AIM. rho: what (epsilon, delta) is, since it wants no delta where keys are public."""
         keys = {name: list(range(SIZES[name])) for name in SYNTHETIC}
         context = dp.Context.compositor(data=self.frame.select(SYNTHETIC), privacy_unit=dp.unit_of(contributions=1),
-                                        privacy_loss=dp.loss_of(epsilon=EPSILON, delta=DELTA))  # fmt: skip
-        query = context.query(epsilon=EPSILON, delta=DELTA).select(*SYNTHETIC)
+                                        privacy_loss=dp.loss_of(rho=rho))  # fmt: skip
+        query = context.query(rho=rho).select(*SYNTHETIC)
         made = query.contingency_table(keys=keys, algorithm=dp.mbi.AIM()).release()
         rows = made.synthesize(rows=len(self.table)).to_pandas()
         return variation(rows.fillna(0), self.table), "AIM"
@@ -121,9 +122,12 @@ def answers(query: object, keys: list[str], name: str) -> dict[tuple[int, ...], 
     return {tuple(row[:-1]): float(row[-1]) for row in found[[*keys, name]].to_numpy().tolist()}
 
 
+def rho_of(folder: Path) -> float:
+    return float(Fraction(json.loads((folder / "statements.json").read_text())["rho"]))
+
+
 def in_turn(asked: Asked, folder: Path) -> tuple[float, str]:
-    rho = float(Fraction(json.loads((folder / "statements.json").read_text())["rho"]))
-    context = asked.context([], parts=STATEMENTS, rho=rho)
+    context = asked.context([], parts=STATEMENTS, rho=rho_of(folder))
 
     def ask(condition: list[int]) -> float:
         s, t, w, v, a, b = condition
@@ -155,7 +159,7 @@ def main() -> None:
         pairs = ["home", "work"]
         tell("pairs", lambda: error(asked.unknown(pairs), table.groupby(pairs).size(), others=True))
         tell("pairs, added up", lambda: block_error(asked.unknown(pairs), table))
-        tell("synthetic rows", asked.synthetic)
+        tell("synthetic rows", lambda: asked.synthetic(rho_of(folder)))
     tell("1,000 statements", lambda: in_turn(asked, folder))
     tell("1,000 statements, known", lambda: "nothing answers from what was released: cells are added up by hand")
 

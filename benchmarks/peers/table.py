@@ -1,6 +1,7 @@
 """Every system that can run here, on the same questions of the same data at the same guarantee: docs/peers.md.
 
-usage: python -m benchmarks.peers.table [--environments DIRECTORY] [--rows MOST] [--part OF] [--write docs/peers.md]
+usage: python -m benchmarks.peers.table [--environments DIRECTORY] [--rows MOST] [--part OF] [--record FILE]
+[--only WORKLOAD] [--again FILE] [--write docs/peers.md]
 
 Each peer has an environment of its own, made by pip in DIRECTORY (none: dpduck alone, and the benchmark says so). Each
 size is asked of all peers before the next one. Epsilon 1 for a whole statement, delta 1e-6 where it is needed; a person
@@ -247,21 +248,34 @@ NOTES = """
 """
 
 
-def run(most: int, part: float, environments: Path | None, record: Path | None) -> tuple[Told, str]:
-    """Asks everything of everybody. most: rows. part: of all seconds. record: where to keep what is found by then."""
-    told: Told = {}
-    where = here()
+def read(record: Path) -> tuple[Told, str]:
+    """Returns what was kept."""
+    where, kept = json.loads(record.read_text())
+    return {(name, rows): by_peer for (name, rows), by_peer in kept}, where
+
+
+def run(most: int, part: float, environments: Path | None, record: Path | None, only: str | None) -> tuple[Told, str]:
+    """Asks everything of everybody. most: rows. part: of all seconds. record: where to keep what is found by then.
+
+    only: a workload that is asked again, of everybody; the rest is in the record.
+    """
+    told, where = {}, here()
+    if only is not None and record is not None:
+        told, before = read(record)
+        where = f"{before}; {only}: {where}"
     pythons = {peer: python_of(peer, environments) for peer in PEERS}
     for peer, python in pythons.items():
         if python is None:
             print(f"skipped: {peer} has no environment (--environments DIRECTORY makes one)", file=sys.stderr)
     for group in GROUPS:
-        if group.rows > most and group.workloads == tuple(KEYS):
+        if (group.rows > most and group.workloads == tuple(KEYS)) or (only and only not in group.workloads):
             continue
         least = group.least if part >= 1 else 1
         one = replace(group, rows=min(group.rows, most), seconds=group.seconds * part, least=least)
+        whole = one.workloads == OTHERS
+        one = replace(one, workloads=(only,)) if only else one
         with tempfile.TemporaryDirectory() as room:
-            write(Path(room), one.rows, str(rho_of(Fraction(1), Fraction(str(DELTA)))), one.workloads == OTHERS)
+            write(Path(room), one.rows, str(rho_of(Fraction(1), Fraction(str(DELTA)))), whole)
             for peer, python in pythons.items():
                 if python is not None:
                     for name, line in asked(peer, python, Path(room), one).items():
@@ -280,14 +294,14 @@ def main() -> int:
     parser.add_argument("--part", type=float, default=1.0, help="of all seconds")
     parser.add_argument("--environments", type=Path)
     parser.add_argument("--record", type=Path, help="where to keep what was found")
+    parser.add_argument("--only", metavar="WORKLOAD", help="ask it again; the rest is of --record")
     parser.add_argument("--again", type=Path, help="a record, of which the page is made again")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     if given.again is not None:
-        where, kept = json.loads(given.again.read_text())
-        told = {(name, rows): by_peer for (name, rows), by_peer in kept}
+        told, where = read(given.again)
     else:
-        told, where = run(given.rows, given.part, given.environments, given.record)
+        told, where = run(given.rows, given.part, given.environments, given.record, given.only)
     page = "\n".join(lines_of(told, where)) + "\n"
     if given.write is None:
         sys.stdout.write(page)
