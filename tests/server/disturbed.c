@@ -73,6 +73,8 @@ int sem_timedwait(sem_t *restrict on, const struct timespec *restrict until) {
 int pthread_cond_timedwait(pthread_cond_t *restrict on, pthread_mutex_t *restrict with,
                            const struct timespec *restrict until) {
   static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+  /* without its version it may be that of another layout of conditions, which waits for ever */
+  if (!real) real = (__typeof__(&pthread_cond_timedwait))dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
   if (!real) real = REAL(pthread_cond_timedwait);
   struct timespec to = moved(until);
   return real(on, with, &to);
