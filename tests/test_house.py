@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 252,
-    "lines": 62_893,
+    "lines": 62_906,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 604,
     "modules of a plain count": 92,
