@@ -184,7 +184,7 @@ def tell(name: str, ask: Callable[[], float | str | tuple[float, str]]) -> None:
             one = f"{type(problem).__name__}: {(str(problem).strip() or ' ').splitlines()[0]}"
         seconds.append(perf_counter() - start)
         if isinstance(one, str):
-            told["refused"] = one[:200]
+            told["refused"] = one.partition(": [<")[0][:200]
             break
         found, told["note"] = one if isinstance(one, tuple) else (one, "")
         squares.append(found**2)

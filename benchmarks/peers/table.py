@@ -208,7 +208,13 @@ def lines_of(told: Told, where: str) -> Iterator[str]:
                     text = f"**{text}**"
                 if figure == "error":
                     sure = found.get("sure")
-                    text += f" ± {100 * float(sure):.0f} %" if sure is not None else "" if value else " always"
+                    text += (
+                        f" ± {100 * float(sure):.0f} %"
+                        if sure is not None
+                        else " always"
+                        if not value and float(found["repeats"]) > 1
+                        else ""
+                    )
                 cells.append(text)
             yield f"| {name} | {peer} | {' | '.join(cells)} |"
     yield from ("", "## Where a peer is better", "")
