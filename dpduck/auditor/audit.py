@@ -92,9 +92,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How an audit is made. epsilon: of each own statement. seconds: of each, on both neighbours.
+    """How an audit is made. epsilon: of each own statement. seconds, runs: of each at most, on both neighbours.
 
-    search: seconds of the search. seed: of the search. error: see ERROR.
+    search: seconds of the search. seed: of the search. error: see ERROR. clock: by which seconds are counted.
     """
 
     epsilon: str = "1"
@@ -102,6 +102,8 @@ class Settings:
     search: float = 0.0
     seed: str = ""
     error: float = ERROR
+    runs: int = MOST_RUNS
+    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, work
         return finding(told="a charge below the price")
     runs = [measured(one, workers) if not case.then else asked(one, case.before, case.then, word) for one in plans]
     seconds = settings.seconds * (SLOWER if case.then else 1)
-    return finding(_bounds(runs, claim, seconds, MOST_RUNS, settings.error))
+    return finding(_bounds(runs, claim, seconds, settings.runs, settings))
 
 
 def _undercharged(outcome: Outcome, claim: Claim) -> bool:
@@ -183,22 +185,22 @@ def _undercharged(outcome: Outcome, claim: Claim) -> bool:
     return any(was < due * NEARLY for was, due in zip(paid, (claim.epsilon or 0, claim.rho, claim.delta), strict=True))
 
 
-def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, error: float) -> list[Bound]:
+def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings) -> list[Bound]:
     """Runs both in turn, for so many seconds or runs, and bounds what they tell. One that fails tells of that."""
     seen: tuple[list[Seen], list[Seen]] = ([], [])
-    end = time.monotonic() + seconds
-    while len(seen[0]) < LEAST_RUNS or (time.monotonic() < end and len(seen[0]) < most):
+    end = settings.clock() + seconds
+    while len(seen[0]) < LEAST_RUNS or (settings.clock() < end and len(seen[0]) < most):
         for one, into in zip(runs, seen, strict=True):
             into.extend(islice(one, IN_TURN))
-    return bounds(table_of(seen), claim, error)
+    return bounds(table_of(seen), claim, settings.error)
 
 
 def _searched(
     pairs: dict[str, Neighbours], search: Search, settings: Settings, workers: Workers, tell: Tell
 ) -> Iterator[Finding]:
     """Yields what a search finds: each statement is compared on all pairs, and measured shortly on one."""
-    end, number = time.monotonic() + settings.search, 0
-    while time.monotonic() < end:
+    end, number = settings.clock() + settings.search, 0
+    while settings.clock() < end:
         number += 1
         text, parts = search.statement()
         case, word = Case("search", text), f"s{number}_"
@@ -223,7 +225,7 @@ def _shortly(pair: Neighbours, case: Case, settings: Settings, workers: Workers)
     try:
         plans: list[Planned] = [planned(connection, case.text) for connection in pair.both]
         runs = [measured(one, workers) for one in plans]
-        found = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings.error))
+        found = tuple(_bounds(runs, plans[0].claim, SEARCHED_SECONDS, SEARCHED_RUNS, settings))
     except DpduckError as error:
         return Finding("search", pair.kind, case.text, told=str(error), seconds=time.monotonic() - began)
     return Finding("search", pair.kind, case.text, found, seconds=time.monotonic() - began)

@@ -9,7 +9,9 @@ but statements that passed the gate.
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -164,9 +166,18 @@ def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Messag
     return {"columns": columns}, pa.Table.from_batches(batches, schema)
 
 
+def end_with(descriptor: int) -> None:
+    """Ends the process when the other end of its pipe is gone, whatever DuckDB does: nobody would end it any more."""
+    poller = select.poll()
+    poller.register(descriptor, 0)  # whether it hangs up is told always
+    poller.poll()
+    os._exit(0)
+
+
 def main(descriptor: int) -> None:
     """Does what the other end of the pipe asks for, until it hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
     try:
         message, _ = unpacked(pipe.recv_bytes())

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import duckdb
 import pytest
@@ -61,12 +62,16 @@ class Server:
         return self.process.wait(_PATIENCE)
 
 
-def start(database: Path, *options: str, address: str = "") -> Server:
+def start(
+    database: Path, *options: str, address: str = "", environment: Mapping[str, str] = MappingProxyType({})
+) -> Server:
     """Serves on a free port; waits until it says that it is ready."""
     wanted = address or f"quack:localhost:{free_port()}"
     command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database), "--listen", wanted]
     command += options
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
     assert process.stdout is not None and process.stderr is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

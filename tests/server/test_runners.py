@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from dpduck.server import runner_process
 from dpduck.server.gate import STREAMED
 from dpduck.server.limits import Limits, Places, parse_size
+from dpduck.server.runner_process import packed, unpacked
 from dpduck.server.runners import BEHIND
 from dpduck.values.errors import Refusal
 from tests.server.served import Served, open_served
@@ -250,3 +256,23 @@ def test_places_are_given_by_turns() -> None:
     places.close()
     with pytest.raises(Refusal, match="the server is ending"), places.place("bob", 1):
         pass
+
+
+def test_a_runner_ends_with_its_server() -> None:
+    """Where the server is killed nobody ends a statement at work: its runner sees that the pipe is gone, and does."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-I", runner_process.__file__, str(theirs.fileno())]
+    with subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as process:
+        theirs.close()
+        pipe = Connection(ours.detach())
+        try:
+            setup = ["CREATE TABLE ages AS SELECT range AS n, range AS age FROM range(9)"]
+            pipe.send_bytes(packed({"setup": setup, "memory": "100MiB", "threads": 1}))
+            assert unpacked(pipe.recv_bytes())[0] == {"ready": True}
+            run = {"do": "run", "sql": HEAVY["levenshtein"], "seconds": 9e5, "rows": 9, "bytes": 9**9}
+            pipe.send_bytes(packed(run))
+            assert not pipe.poll(1)
+            pipe.close()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

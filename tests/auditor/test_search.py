@@ -1,0 +1,32 @@
+"""The search of `dpduck audit`, with a fresh seed in every run of the suite; `.ci/run` searches for two minutes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import pytest
+
+from dpduck.auditor.audit import Settings, audit
+from tests.auditor.planted import COUNT, shop
+
+SECONDS = float(os.environ.get("DPDUCK_SEARCH_SECONDS", "20"))
+
+
+def test_a_search_with_a_fresh_seed_finds_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """Statements that nobody wrote tell no more than they are charged for. False alarm: 1e-9 each.
+
+    DPDUCK_SEARCH_SEED repeats a search whose seed was printed: the same statements, for as long as time is given.
+    """
+    seed = os.environ.get("DPDUCK_SEARCH_SEED") or os.urandom(4).hex()
+    settings = Settings(seconds=0.1, search=SECONDS, seed=seed, clock=time.process_time)  # whatever else is at work
+    with shop() as source:
+        found = list(audit(source, [COUNT], settings))
+    searched = [one for one in found if one.mechanism == "search"]
+    answered = [one for one in searched if not one.refused]
+    with capfd.disabled():  # whatever pytest makes of its output
+        told = f"{len(searched)} statements, {len(answered)} answered"
+        sys.stderr.write(f"search of {SECONDS:g} s of a processor, seed {seed}: {told}\n")
+    assert [one for one in found if one.broken] == [], seed
+    assert answered
