@@ -16,11 +16,11 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 252,
-    "lines": 63_150,
+    "modules": 253,
+    "lines": 63_540,
     "files of the largest folder": LARGEST_FOLDER,
-    "functions of a plain count": 606,
-    "modules of a plain count": 92,
+    "functions of a plain count": 609,
+    "modules of a plain count": 93,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }
