@@ -207,8 +207,20 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
             "a stored DATE or TIMESTAMP, as it was when its DOMAIN was declared",
         )  # fmt: skip
     if domain.with_null or domain.with_edges:
-        raise refusal(place, "the periods' DOMAIN says WITH NULL or WITH EDGES, which is no period", "RANGE alone")
+        item = f"DOMAIN {column.split('.', 1)[-1]} {_plain_range(domain)}"
+        raise refusal(
+            place, "the periods' DOMAIN says WITH NULL or WITH EDGES, which is no period",
+            f"ALTER PRIVACY POLICY ON {request.rows.table} SET {item}",
+        )  # fmt: skip
     return axis, domain
+
+
+def _plain_range(domain: RangeDomain) -> str:
+    """Returns the bins of a domain as they are declared, without NULL and edges."""
+    days = all(edge[10:] in ("", " 00:00:00") for edge in (*domain.edges, domain.upper))
+    low, high = (edge[:10] if days else f"'{edge}'" for edge in (domain.edges[0], domain.upper))
+    step = domain.unit.upper() if domain.step_count == 1 else f"{domain.step_count} {domain.unit.upper()}S"
+    return f"RANGE {low} TO {high} STEP {step}"
 
 
 def _horizon(given: Given, domain: RangeDomain, place: exp.Expr) -> tuple[int, int]:

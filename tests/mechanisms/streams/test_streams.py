@@ -228,6 +228,18 @@ def test_options_that_are_refused(unchanged: Visits, clause: str, expected: str)
     assert expected in unchanged.refusal(STREAM.format(options=clause, source="visits"))
 
 
+@pytest.mark.parametrize("step", ["MONTH", "2 MONTHS", "7 DAYS"])
+def test_edges_of_the_periods_are_refused_with_what_to_type(visits: Visits, step: str) -> None:
+    """A draft's WITH EDGES is no period: the refusal has the ALTER, which is accepted as it stands."""
+    end = "2024-12-30" if "DAYS" in step else "2025-01-01"
+    visits.dp(f"ALTER PRIVACY POLICY ON visits SET DOMAIN came RANGE 2024-01-01 TO {end} STEP {step} WITH EDGES")
+    statement = STREAM.format(options="epsilon = 1", source="visits")
+    said = visits.refusal(statement)
+    assert "which is no period" in said
+    visits.dp(said.partition("accepted: ")[2])
+    assert visits.dp(statement)
+
+
 def test_units_that_a_stream_does_not_follow(visits: Visits) -> None:
     """Units by periods, prepared tables and joins of private tables are refused by name."""
     visits.con.execute("CREATE TABLE months AS FROM visits")
