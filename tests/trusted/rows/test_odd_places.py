@@ -164,7 +164,8 @@ def test_an_odd_domain_decides_nothing(name: str, unit: str) -> None:
         statements += [EXACT.format(options) + select.format(first) for options, select in asked]
         statements += MADE if item != CLAMP else ()
         usual = f"CAST({values(name)[1]} AS {kind.partition(' COLLATE')[0]})"
-        assert require_alike([table(name, usual, hers) for hers in (True, False)], iter(statements)) >= 2
+        answered = require_alike([table(name, usual, hers) for hers in (True, False)], iter(statements))
+        assert answered >= 2 or (item == CLAMP and "MONTH" in declared), "a CLAMP is of numbers"
 
 
 @pytest.mark.parametrize("name", chosen([*TYPES, *ARROW], ["raw zone"]))
