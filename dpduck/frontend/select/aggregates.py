@@ -29,7 +29,7 @@ MOST_QUANTILES = 100
 ACCEPTED = (
     "count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles"
 )
-_DISTINCT = "count(DISTINCT column); of columns that hold the privacy unit together, count(DISTINCT (a, b))"
+_DISTINCT = "count(DISTINCT column)"
 _COUNTS = "count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)"
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
