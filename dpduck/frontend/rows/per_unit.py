@@ -296,21 +296,15 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
     return _require_unit(resolve(keys[0], source.scope), source, what, accepted, keys[0])
 
 
-def _together(source: RowSource) -> list[PrivateRelation]:
-    """Returns the relations whose own columns hold the unit of every row together."""
-    choices = (choice[0] for choice in source.units if len(choice) == 1)
-    return [one for one in choices if one.together and not one.parents]
-
-
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
     """Tells whether these are the columns that hold the unit of every row together, each once; resolved."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
-    return any(written == sorted(base(one.alias, column.name) for column in one.together) for one in _together(source))
+    return any(written == sorted(base(one.alias, column.name) for column in one.together) for one in source.together)
 
 
 def _by(source: RowSource, word: str) -> str:
     """Returns what would be by the unit, where several columns hold it together; "" where one does."""
-    names = (", ".join(column.name for column in one.together) for one in _together(source))
+    names = (", ".join(column.name for column in one.together) for one in source.together)
     return next((f"{word} {listed}, which hold the privacy unit together" for listed in names), "")
 
 

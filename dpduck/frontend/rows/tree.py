@@ -73,6 +73,12 @@ class RowSource:
     counted: tuple[exp.Expr, ...] = ()
 
     @property
+    def together(self) -> list[PrivateRelation]:
+        """Returns the relations whose own columns hold the unit of every row together."""
+        choices = (choice[0] for choice in self.units if len(choice) == 1)
+        return [one for one in choices if one.together and not one.parents]
+
+    @property
     def table(self) -> TableName:
         """Returns the first private table, under whose name the charge is booked."""
         return self.first.table

@@ -29,7 +29,6 @@ MOST_QUANTILES = 100
 ACCEPTED = (
     "count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles"
 )
-_DISTINCT = "count(DISTINCT column)"
 _COUNTS = "count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)"
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
@@ -96,7 +95,7 @@ class AggregateReader:
         argument, text = node.this, sql_of(node)
         if isinstance(argument, exp.Distinct):
             if len(argument.expressions) != 1:
-                raise refusal(node, "count(DISTINCT ..) of several columns is refused", _DISTINCT)
+                raise refusal(node, "count(DISTINCT ..) of several columns is refused", self._distinct_units())
             return self._distinct(node, argument.expressions[0])
         if node.expressions:
             raise refusal(node, "count takes one argument", _COUNTS)
@@ -161,13 +160,15 @@ class AggregateReader:
         """Counts units that several columns hold together: rows whose unit is NULL take part in nothing."""
         resolved = [resolve(one, self.source.scope).unnest() for one in columns.expressions]
         written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
-        known = [choice[0] for choice in self.source.units if len(choice) == 1 and not choice[0].parents]
-        units = [one for one in known if one.together]
-        if not any({(one.alias, fold(column.name)) for column in one.together} == written for one in units):
-            named = (f"count(DISTINCT ({', '.join(column.name for column in one.together)}))" for one in units)
-            accepted = next(named, _DISTINCT)
-            raise refusal(node, "count(DISTINCT (..)) takes the columns that hold the privacy unit together", accepted)
+        held = [{(one.alias, fold(column.name)) for column in one.together} for one in self.source.together]
+        if written not in held:
+            raise refusal(node, "count(DISTINCT (..)) takes all columns of the privacy unit", self._distinct_units())
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
+
+    def _distinct_units(self) -> str:
+        """Returns what counts units, as it is typed."""
+        units = (", ".join(column.name for column in one.together) for one in self.source.together)
+        return next((f"count(DISTINCT ({names}))" for names in units), "count(DISTINCT column)")
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
         by_group = {"sum": "sum", "avg": "average"}.get(function, "")
