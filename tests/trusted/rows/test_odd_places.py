@@ -178,7 +178,7 @@ def test_a_draft_over_odd_columns_decides_nothing(name: str) -> None:
         for price in ("", ", privately := 5", ", privately := 0.05"):
             found = connection.execute(f"FROM dp_draft('visits'{price})")
             outcome.append(([name for name, *_ in found.description], bool(found.fetchall())))
-        outcome.append(len(connection.execute("FROM dp_twin('visits', 10)").fetchall()))
+        outcome.append(connection.execute("SELECT count(*) FROM dp_twin('visits', 10)").fetchall())
         outcome.append(connection.execute("SELECT count(*), sum(epsilon) FROM dp_ledger()").fetchall())
         outcomes.append(outcome)
         connection.close()
