@@ -289,6 +289,8 @@ def first_line(error: BaseException) -> str:
 _ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
 _NO_PARTS = ("having", "qualify", "sample")
 _COUNTS = frozenset(("count", "count_star", "min", "max", "sum", "bool_or", "bool_and", "first"))
+_OF_UNITS = FUNCTIONS | {"sha256"}
+"""A long part of a unit that several columns hold is known by its digest, where branches and counts name the unit."""
 _WINDOWS = _COUNTS | {"row_number", "rank", "dense_rank", "lag", "lead", "first_value"}
 
 
@@ -300,9 +302,10 @@ def check_tree(tree: Any) -> None:
     if node.get("type") != "SELECT_NODE" or node.get("cte_map", {}).get("map"):
         raise refused("this query")
     if _has_windows(node):
-        check_parts(node, FUNCTIONS | _WINDOWS, CLASSES | {"WINDOW"})
+        check_parts(node, _OF_UNITS | _WINDOWS, CLASSES | {"WINDOW"})
     else:
-        check_parts(node, FUNCTIONS | _COUNTS if _counts_by_unit(node) else FUNCTIONS)
+        functions = _OF_UNITS if node["from_table"].get("type") != "BASE_TABLE" else FUNCTIONS
+        check_parts(node, functions | _COUNTS if _counts_by_unit(node) else functions)
     for part in dicts(node):
         source = part.get("from_table")
         if source is not None:
@@ -312,7 +315,7 @@ def check_tree(tree: Any) -> None:
 def _counts_by_unit(node: Any) -> bool:
     """Tells whether there are subqueries of one row for each unit, in which rows are counted."""
     sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
-    grouped = [_groups(source["node"]) for source in sources if isinstance(source, dict)]
+    grouped = [source["node"].get("group_expressions") or () for source in sources if isinstance(source, dict)]
     return any(map(_is_a_unit, grouped))
 
 
@@ -327,10 +330,6 @@ def _has_windows(node: Any) -> bool:
 def _is_a_unit(keys: Any) -> bool:
     """Tells whether this can be a unit: a column, or the one text of columns that hold it together."""
     return len(keys) == 1 and keys[0].get("class") in ("COLUMN_REF", "CASE", "FUNCTION")
-
-
-def _groups(node: Any) -> Any:
-    return node.get("group_expressions") or ()
 
 
 def _check_source(source: Any) -> None:
@@ -362,7 +361,7 @@ def _check_rows(node: Any) -> None:
         node.get("type") != "SELECT_NODE"
         or not rows
         or not plain
-        or len(_groups(node)) > 1
+        or len(node.get("group_expressions") or ()) > 1
         or any(node.get(part) for part in _NO_PARTS)
     ):
         raise refused("a subquery")

@@ -191,6 +191,7 @@ class OwnerDesk:
         target = self._table(written)
         key_column = column_of(referenced, self.catalog.columns(target), clause)
         require_plain_names(*target.parts, key_column.name)
+        require_other_name(key_column, None)
         parent = self.policies.policy(target)
         if parent is None or target == table:
             key = self._key(f"{target}.{key_column.name}", period)

@@ -90,6 +90,9 @@ def test_names_and_collations_that_are_refused() -> None:
         assert "has a bracket or comma; accepted: ALTER TABLE" in clinic.refused(policy.format('("a, b", c)'))
         assert "is how the ledger writes several columns; accepted: ALTER" in clinic.refused(policy.format('"(c, d)"'))
         assert "COLLAT" in clinic.refused(policy.format("(c, e)"))
+        connection.execute('CREATE TABLE parents (c INTEGER, d INTEGER, "(c, d)" INTEGER UNIQUE)')
+        referring = policy.format('c REFERENCES parents."(c, d)"')
+        assert "is how the ledger writes several columns; accepted: ALTER" in clinic.refused(referring)
 
 
 def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> None:
@@ -154,6 +157,11 @@ UNANSWERED = {
     "count(DISTINCT (household, kind)) AS n FROM answers": "accepted: count(DISTINCT (household, survey))",
     "count(DISTINCT household, survey) AS n FROM answers": "accepted: count(DISTINCT (household, survey))",
     "count(*) AS n FROM (SELECT count(*) AS k FROM answers GROUP BY household) AS u": "GROUP BY household, survey",
+    **{
+        f"count(*) AS n FROM (SELECT count(*) AS k FROM answers GROUP BY household, survey, {more}) AS u":
+            "accepted: GROUP BY household, survey"
+        for more in ("x + 1", "upper(kind)", "1", "(kind, x)", "kind")
+    },
     "count(*) AS n FROM (SELECT household, count(*) AS k FROM answers GROUP BY household, survey) AS u":
         "accepted: what is made of its rows alone",
     "count(*) AS n FROM (SELECT household || 'x' AS h, max(x) - min(survey) AS k FROM answers GROUP BY household, "

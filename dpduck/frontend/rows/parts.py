@@ -96,16 +96,17 @@ def together_sql(columns: Sequence[tuple[str, str]]) -> str:
     """Returns SQL of a privacy unit that columns hold together, as a text: equal for equal units, and for no others.
 
     columns: SQL and types, whose values are equal if and only if their texts are. First stand those whose texts hold no
-    slash, each with one behind it; then the others, each behind the number of its bytes and a colon. Where two such
-    texts are equal, so are the parts before the first slash, so what follows it, and so on; then the first numbers, so
-    the parts that are as long as they say, and so on. NULL where a part is NULL, or a text longer than LONGEST_JOINED.
+    slash, each with one behind it; then the others, made short since DuckDB may hold them for all rows, each behind the
+    number of its bytes and a colon. Where two such texts are equal, so are the parts before the first slash, and so on;
+    then the first numbers, the parts that are as long as they say, and so on. NULL where a part is, or is too long.
     """
     texts = [(name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)", kind) for name, kind in columns]
     ended = [f"{text} || '/'" for text, kind in texts if not kind.startswith(_ANY_TEXT)]
-    told = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text, kind in texts if kind.startswith(_ANY_TEXT)]
+    short = [shortened_sql(text, "VARCHAR") for text, kind in texts if kind.startswith(_ANY_TEXT)]
+    told = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text in short]
     parts = " || ".join((*ended, *told))
-    short = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in columns if kind == "VARCHAR")
-    return f"{_TOGETHER} {short or 'TRUE'} THEN {parts} END"
+    fits = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in columns if kind == "VARCHAR")
+    return f"{_TOGETHER} {fits or 'TRUE'} THEN {parts} END"
 
 
 def is_together(unit_sql: str) -> bool:

@@ -289,7 +289,7 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
     keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
     accepted = _by(source, "GROUP BY") or _ACCEPTED
     other = {part for part, value in group.args.items() if value} - {"expressions"}
-    if not other and _hold_unit([resolve(key, source.scope) for key in keys if isinstance(key, exp.Column)], source):
+    if not other and _hold_unit([resolve(key, source.scope) for key in keys], source):
         return None
     if other or len(keys) != 1 or not isinstance(keys[0], exp.Column):
         raise refusal(group, f"{what} is refused", accepted)

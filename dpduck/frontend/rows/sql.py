@@ -140,7 +140,7 @@ def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False
 
 
 def _short_parent(parent: Parent, found: Sequence[str], last: bool) -> str:
-    """Returns a parent's key and what is found by it: the unit, which is made short, or the next reference."""
+    """Returns a parent's key and what is found by it: its unit in few bytes, of parts that fit, or a reference."""
     key, types = parent.reference.parent_column, {fold(one.name): one.type_name for one in parent.columns}
     listed, read, changed = [quote_identifier(key)], [key], False
     for name in found:
@@ -149,7 +149,7 @@ def _short_parent(parent: Parent, found: Sequence[str], last: bool) -> str:
         changed |= made != column
         if fold(key) != fold(name):
             listed.append(column if made == column else f"{made} AS {column}")
-            read += [] if last else [name]
+            read += [] if last and len(found) == 1 else [name]
     short = filter(None, (fits_sql(quote_identifier(name), types.get(fold(name), ""), LONGEST_JOINED) for name in read))
     where = " AND ".join(short)
     if not where and not changed:

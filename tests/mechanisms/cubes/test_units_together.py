@@ -270,7 +270,8 @@ def test_units_are_equal_if_their_parts_are(kinds: tuple[str, str]) -> None:
 
 
 def test_a_long_text_is_no_part_of_a_unit(surveys: Surveys) -> None:
-    """Rows with a longer text than stands beside a join are nobody's, as those with a longer unit are."""
+    """Rows with a longer text than stands beside a join are nobody's, also where their unit is looked up."""
     texts = ["x" * length for length in (LONGEST_JOINED - 1, LONGEST_JOINED, LONGEST_JOINED + 1)]
-    surveys.put([(text, "c", "a", 1) for text in texts for _ in range(3)], [])
+    surveys.put([(text, "c", "a", 1) for text in texts for _ in range(3)], [(number, "a") for number in range(9)])
     assert surveys.table(surveys.requests["plain"][0]).sum() == 2 * MOST
+    assert surveys.table(surveys.requests["looked up"][0]).sum() == 2 * 3, "MAX ROWS of parts"

@@ -53,6 +53,17 @@ def own(kind: str = "VARCHAR", unit: str = "BIGINT", value: str = "i") -> World:
     )  # fmt: skip
 
 
+PARTS = ", ".join(f"c{n}" for n in range(8))
+LONG_PARTS = ", ".join(["repeat(chr(97), 4000)"] * 8)
+
+
+def in_parts() -> World:
+    """Visits whose unit eight texts hold together."""
+    policy = f"CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ({PARTS}) MAX ROWS 10, DOMAIN g IN (1), {BUDGET})"
+    made = f"CREATE TABLE visits ({PARTS.replace(',', ' VARCHAR,')} VARCHAR, g INTEGER)"
+    return World((made, f"INSERT INTO visits SELECT {', '.join(['i'] * 8)}, 1 FROM range(100) AS r(i)"), (policy,))
+
+
 def referred(unit: str = "id", key: str = "BIGINT") -> World:
     """Visits whose unit is found by a reference to people."""
     return World(
@@ -194,6 +205,12 @@ CASES: dict[str, tuple[World, Sequence[str], str]] = {
         COUNT.format("", "count(*) AS n FROM (SELECT note, lag(note) OVER (PARTITION BY patient ORDER BY ward) AS b "
                      "FROM visits) AS u WHERE b > note"),
     ),
+    **{
+        f"a unit of eight long parts{where}": (
+            in_parts(), [f"INSERT INTO visits SELECT {LONG_PARTS}, 1 FROM range(4500)"],
+            COUNT.format("", f"count(*) AS n FROM visits{where}"),
+        ) for where in ("", " WHERE 7 / g >= 1")
+    },
     "several windows over her texts": (
         own(), [visits(2000, "repeat('x', 2000) || range")],
         COUNT.format("", f"count(*) AS n FROM (SELECT {LAGS} FROM visits) AS u WHERE c0 > c1 OR c5 > c6"),
