@@ -10,15 +10,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-import dpduck
 from dpduck.auditor.neighbours import loaded
-from dpduck.commands.command_line import main
 from dpduck.engine.functions import OWNER
 from dpduck.mechanisms.registry import MECHANISMS, mechanism_of
 from dpduck.publish import checker
 from tests.publish.test_certify import Bundle, sealed
+from tests.support.bundles import certified
 
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1"
 SPARSE = "OPTIONS (epsilon = 1, delta = 1e-7, sparsity = 2, queries = 10"
@@ -82,20 +80,16 @@ POLICIES = (
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of all of them."""
     folder = tmp_path_factory.mktemp("kinds")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
-        with dpduck.connect(folder / "clinic.duckdb") as con:
-            for statement in MADE:
-                con.execute(statement)
-            for statement in (*POLICIES, *ASKED.values()):
-                con.execute("FROM dp($1)", [statement]).fetchall()
-            con.execute("FROM dp_ask('asked', ['z1', 'z2'])").fetchall()
-            engine = loaded(con)
-            others = [anew(text) for text in RELEASES.values() if "PRIVATE STREAM" not in text]
-            names = {mechanism_of(engine.question_of(text, OWNER)[0]).name for text in others}
-            assert names == {one.name for one in MECHANISMS}, "streams are beside the registry"
-        found = CliRunner().invoke(main, ["certify", str(folder / "clinic.duckdb"), "--to", str(folder / "bundle")])
-        assert found.exit_code == 0, found.output
+    with certified(folder) as con:
+        for statement in MADE:
+            con.execute(statement)
+        for statement in (*POLICIES, *ASKED.values()):
+            con.execute("FROM dp($1)", [statement]).fetchall()
+        con.execute("FROM dp_ask('asked', ['z1', 'z2'])").fetchall()
+        engine = loaded(con)
+        others = [anew(text) for text in RELEASES.values() if "PRIVATE STREAM" not in text]
+        names = {mechanism_of(engine.question_of(text, OWNER)[0]).name for text in others}
+        assert names == {one.name for one in MECHANISMS}, "streams are beside the registry"
     return folder / "bundle"
 
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
 from dpduck.auditor.neighbours import loaded
-from dpduck.commands.command_line import main
 from dpduck.database.cursors import Caller
 from dpduck.publish import checker
 from dpduck.trusted.ledger.budgets import for_person
@@ -27,6 +25,7 @@ from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, charged_key, last_number
 from dpduck.values.privacy import Charge
+from tests.support.bundles import certified
 
 Bundle = dict[str, Any]
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3,
@@ -59,18 +58,14 @@ STATEMENTS = (
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of every kind of release, written by the command."""
     folder = tmp_path_factory.mktemp("certificates")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
-        with dpduck.connect(folder / "clinic.duckdb") as con:
-            con.execute(
-                "CREATE TABLE visits AS SELECT range % 1000 AS person, range % 2 AS sex, range % 7 AS ward, "
-                "'z' || range % 5 AS zip, (range % 90)::INTEGER AS age FROM range(5000)"
-            )
-            con.execute("CREATE TABLE days AS SELECT person, DATE '2024-01-01' + age AS day FROM visits")
-            for statement in STATEMENTS:
-                con.execute("FROM dp($1)", [statement]).fetchall()
-        found = CliRunner().invoke(main, ["certify", str(folder / "clinic.duckdb"), "--to", str(folder / "bundle")])
-        assert found.exit_code == 0, found.output
+    with certified(folder) as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT range % 1000 AS person, range % 2 AS sex, range % 7 AS ward, "
+            "'z' || range % 5 AS zip, (range % 90)::INTEGER AS age FROM range(5000)"
+        )
+        con.execute("CREATE TABLE days AS SELECT person, DATE '2024-01-01' + age AS day FROM visits")
+        for statement in STATEMENTS:
+            con.execute("FROM dp($1)", [statement]).fetchall()
     return folder / "bundle"
 
 

@@ -6,14 +6,24 @@ noise to speak of. Groups of a threshold or a summary appear by noise, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 import dpduck
-from tests.trusted.rows.test_extreme_row import ARROW, BUDGET, EXACT, KEYS, TYPES, chosen, far, said
+from tests.trusted.rows.test_extreme_row import (
+    ARROW,
+    BUDGET,
+    EXACT,
+    KEYS,
+    TYPES,
+    chosen,
+    is_alike,
+    require_charges_alike,
+    said,
+)
 
 HOURS, DAYS = "to_hours(i // 2)", "CAST(i // 2 AS INTEGER)"
 MANY = {
@@ -110,24 +120,10 @@ def table(name: str, many: str, hers: bool) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def require_alike(both: list[duckdb.DuckDBPyConnection], statements: Iterator[str]) -> int:
+def require_alike(both: Sequence[duckdb.DuckDBPyConnection], statements: Iterable[str]) -> int:
     """Asks every statement of both; returns how many were answered."""
-    answered = 0
-    for statement in statements:
-        (first, rows), (second, others) = (said(one, statement) for one in both)
-        assert first == second, statement
-        assert "after its charge" not in str(first), statement
-        if "THRESHOLD" not in statement and isinstance(first, list):
-            assert len(rows) == len(others), statement
-            if "avg(" not in statement and "median(" not in statement:
-                assert not [pair for pair in zip(rows, others, strict=True) if any(map(far, *pair))], statement
-        answered += isinstance(first, list)
-    charges = [
-        one.execute("SELECT count(*), sum(epsilon), sum(rho), sum(delta) FROM dp_ledger()").fetchall() for one in both
-    ]
-    assert charges[0] == charges[1]
-    for one in both:
-        one.close()
+    answered = sum(is_alike(both, one, ("THRESHOLD",), ("avg(", "median(")) for one in statements)
+    require_charges_alike(both)
     return answered
 
 
@@ -148,7 +144,7 @@ def test_an_odd_unit_decides_nothing(name: str, prepared: bool) -> None:
     both = [table(name, MANY.get(name, "i // 2"), hers) for hers in (True, False)]
     own = [policy("v MAX ROWS 2", ""), *([PREPARE] if prepared else [])]
     asked = (EXACT.format(options) + select for options, select in OF_UNITS)
-    assert require_alike(both, iter([*own, *asked])) >= len(own) + 5
+    assert require_alike(both, [*own, *asked]) >= len(own) + 5
 
 
 @pytest.mark.parametrize("unit", ["id MAX ROWS 2", "ROW", "prepared"])
@@ -164,7 +160,7 @@ def test_an_odd_domain_decides_nothing(name: str, unit: str) -> None:
         statements += [EXACT.format(options) + select.format(first) for options, select in asked]
         statements += MADE if item != CLAMP else ()
         usual = f"CAST({values(name)[1]} AS {kind.partition(' COLLATE')[0]})"
-        answered = require_alike([table(name, usual, hers) for hers in (True, False)], iter(statements))
+        answered = require_alike([table(name, usual, hers) for hers in (True, False)], statements)
         assert answered >= 2 or (item == CLAMP and "MONTH" in declared), "a CLAMP is of numbers"
 
 
