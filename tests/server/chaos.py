@@ -96,7 +96,7 @@ class Chaos:
         self.done: Counter[str] = Counter()
         self.back, self.gone = list[float](), list[float]()
         self.hostile_token, self.messages, self.refreshed = hostile, list[bytes](), 0
-        self.disturbance = Disturbance(database.parent)
+        self.disturbance, self.copied = Disturbance(database.parent), ""
         self.server: Server = self._start()
 
     def _start(self) -> Server:
@@ -140,9 +140,14 @@ class Chaos:
         self._again()
 
     def swapped(self) -> None:
-        """Puts an older copy of the store in its place: it is refused; with the newer one the server starts again."""
+        """Puts an older copy of the store in its place: it is refused; with the newer one the server starts again.
+
+        Where nothing was charged meanwhile the copy is no older, and whole.
+        """
         room = self.database.parent / "older"
         self._end()
+        whole = self._command("verify")
+        assert whole.returncode == 0, whole.stdout + whole.stderr
         now = {name: (self.database.parent / name) for name in FILES}
         if room.exists():
             kept = self.database.parent / "newer"
@@ -153,7 +158,11 @@ class Chaos:
                 if (room / name).exists():
                     shutil.copy(room / name, path)
             run = self._command("verify")
-            assert run.returncode == 1 and "older" in run.stderr, run.stdout + run.stderr
+            if whole.stdout == self.copied:
+                assert run.stdout == self.copied, run.stdout + run.stderr
+            else:
+                assert run.returncode == 1 and "older" in run.stderr, run.stdout + run.stderr
+                self.done["an older copy was refused"] += 1
             for name, path in now.items():
                 path.unlink(missing_ok=True)
                 if (kept / name).exists():
@@ -161,6 +170,7 @@ class Chaos:
             kept.rmdir()
         else:
             room.mkdir()
+            self.copied = whole.stdout
             for name, path in now.items():
                 if path.exists():
                     shutil.copy(path, room / name)
