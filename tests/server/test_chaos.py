@@ -194,7 +194,8 @@ def _require_whole(folder: Path, database: Path, answered: set[tuple[str, str]])
             "coalesce(nullif(TRY_CAST(split_part(epsilon, '/', 2) AS DOUBLE), 0), 1)) FROM dpduck.ledger_entries "
             "WHERE epsilon IS NOT NULL AND principal <> 'owner' GROUP BY ALL"
         ).fetchall()
-        charged = {row[0] for row in store.execute("SELECT statement FROM dpduck.ledger_entries").fetchall()}
+        texts_charged = store.execute("SELECT statement FROM dpduck.ledger_entries").fetchall()
+    charged = {(text or "").strip() for (text,) in texts_charged}
     lost = [text for text in texts if text.split("$ask$")[1].strip() not in charged]
     assert lost == [], "an answer that nobody is charged for"
     most = {name: BUDGET * float(SMALL if name == "poor" else SHARE) * (1 + 1e-9) for name, _ in spent}
