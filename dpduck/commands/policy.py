@@ -17,7 +17,7 @@ import duckdb
 from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.commands.printing import counted
 from dpduck.database.attached import store_files
-from dpduck.engine.connection import connect, twin_database
+from dpduck.engine.connection import connect, prepare_alike, twin_database
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.publish.postgres import open_store
 from dpduck.publish.report import Facts, write_report
@@ -210,6 +210,7 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
         with connect(database, store) as source, connect(target) as made:
             for line in twin_database(source, made, rows):
                 click.echo(line)
+            prepare_alike(source, made)
 
 
 def _import(database: Path, table: str, file: Path) -> None:

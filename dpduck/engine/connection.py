@@ -61,6 +61,14 @@ def twin_database(
         yield f"{_within(table, home)}: {rows} made-up rows" if ddl else f"{table}: no statement says its policy"
 
 
+def prepare_alike(source: duckdb.DuckDBPyConnection, made: duckdb.DuckDBPyConnection) -> None:
+    """Prepares the twins of tables that are prepared: some statements are for these alone."""
+    (home,) = source.execute("SELECT current_database()").fetchall()[0]
+    known = source.execute("SELECT table_name FROM dp_policies() WHERE prepared_at IS NOT NULL").fetchall()
+    for (table,) in known:
+        made.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {_within(in_sql(table), home)} PREPARE"]).fetchall()
+
+
 def _within(table: str, home: str) -> str:
     """Returns a table's name without the database that it lies in."""
     return table.removeprefix(f"{quote_identifier(home)}.")
