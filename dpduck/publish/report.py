@@ -244,13 +244,14 @@ def _tiles(keys: Sequence[str], name: str, cells: Rows) -> Drawn:
 
 def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
     """Returns a picture of these marks, in Vega-Lite. said: what it shows, for who cannot see it."""
-    ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 240, "labelFontSize": 11}
+    ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 160}
+    ink |= {"labelFontSize": 12, "titleFontSize": 12}
     lines: dict[str, Any] = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}
     lines |= {"gridOpacity": 0.15, "titlePadding": 16, "labelOverlap": True, "tickCount": 6}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "description": said,
-        "width": 560,
+        "width": 380,  # drawn as on a phone, and scaled up elsewhere: labels that shrink cannot be read
         "background": None,
         "data": {"values": list(points)},
         "layer": list(layer),
@@ -274,7 +275,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
 html { background: Canvas; color: CanvasText; } a { color: LinkText; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; }
-figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; } figcaption { font-size: .9rem; }
+figure { margin: 1.5rem 0; } figure svg { width: 100%; max-width: 38rem; height: auto; }
+figcaption { font-size: .9rem; }
 table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .6rem; text-align: left; }
 th { border-bottom: 2px solid; } td { border-bottom: 1px solid #8886; } td.number { text-align: right; }
 td.number { font-variant-numeric: tabular-nums; }
