@@ -16,7 +16,7 @@ from dpduck.commands.audit import audit_command
 from dpduck.commands.compare import compare
 from dpduck.commands.policy import policy, principal, report
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, counted, moment, print_findings, printed
-from dpduck.commands.reading import Reading, reading
+from dpduck.commands.reading import Reading, is_of_views, reading, show_views
 from dpduck.commands.serving import serve
 from dpduck.database.attached import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
@@ -160,11 +160,14 @@ def demo(directory: Path) -> None:
 @STORE
 @FORMAT
 def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
-    """Run one statement of dp(): a question, a policy, a view. Or read a function: FROM dp_columns('visits').
+    """Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v.
 
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
     """
     text = sys.stdin.read() if statement == "-" else statement
+    if is_of_views(text):
+        show_views(database, store, text, shape)
+        return
     read = reading(text)
     if read is None:
         answer(database, store, "dp", text, shape)

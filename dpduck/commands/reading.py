@@ -1,13 +1,17 @@
-"""What is read of dp's own functions from the command line: FROM dp_columns('visits'), DESCRIBE visits, SHOW TABLES."""
+"""What is read from the command line: dp's own functions, DESCRIBE visits, SHOW TABLES, private views."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from dpduck.commands import one_line_errors
+from dpduck.commands.printing import printed
+from dpduck.engine.connection import connect
 from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server.syntax import in_selects, is_ours
 
@@ -62,3 +66,26 @@ def reading(text: str) -> Reading | None:
     function = called.name.lower()
     tables[0].set("this", exp.to_identifier(_ANSWER))
     return Reading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
+
+
+def is_of_views(text: str) -> bool:
+    """Tells whether a text is a SELECT over private views and over nothing else.
+
+    >>> is_of_views("SELECT ward FROM private.by_ward WHERE n > 9"), is_of_views("SELECT ward FROM visits")
+    (True, False)
+    """
+    if is_ours(text):
+        return False
+    try:
+        tree = parse_one(text.strip().rstrip(";"), read="duckdb")
+    except (SqlglotError, RecursionError):
+        return False
+    tables = list(tree.find_all(exp.Table))
+    views = [one for one in tables if isinstance(one.this, exp.Identifier) and (one.catalog or one.db) == "private"]
+    return isinstance(tree, exp.Query) and bool(tables) and len(views) == len(tables)
+
+
+def show_views(database: Path, store: Path | None, text: str, shape: str) -> None:
+    """Prints a SELECT over private views, which are ordinary tables."""
+    with one_line_errors(), connect(database, store) as con:
+        printed(con.sql(text), shape)

@@ -168,6 +168,27 @@ def test_functions_are_read_as_in_sql(clinic: Path) -> None:
         assert result.exit_code == 1 and "accepted: " in result.stderr and "1000" not in result.output, asked
 
 
+def test_a_stream_is_made_and_read(clinic: Path) -> None:
+    """As docs/monthly.md types it: its errors and price beforehand, a refresh by cron, what was published."""
+    with duckdb.connect(str(clinic)) as con:
+        con.execute(
+            "CREATE TABLE stays AS SELECT i AS id, DATE '2024-01-01' + (i % 90)::INTEGER AS came FROM range(900) t(i)"
+        )
+    run("sql", clinic, "CREATE PRIVACY POLICY ON stays (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN came "
+        "RANGE 2024-01-01 TO 2024-04-01 STEP MONTH)")  # fmt: skip
+    stream = (
+        "CREATE PRIVATE STREAM by_month OPTIONS (epsilon = 1) AS SELECT came, count(*) AS n FROM stays GROUP BY ALL"
+    )
+    explained = run("explain", clinic, stream).output
+    assert "cost: epsilon = 1\n" in explained and "over the whole horizon" in " ".join(explained.split())
+    for statement in (stream, "REFRESH PRIVATE STREAM by_month UNTIL '2024-03-01'"):
+        assert run("sql", clinic, statement).exit_code == 0
+    read = rows("sql", clinic, "SELECT came, n_stderr FROM private.by_month ORDER BY came")
+    assert [row["came"] for row in read] == ["2024-01-01", "2024-02-01"]
+    for other in ("SELECT came FROM private.by_month, stays", "SELECT came FROM stays", "FROM read_csv('x')"):
+        assert "not annotated" in run("sql", clinic, other).output, "nothing but private views is read so"
+
+
 def test_show_names_what_there_is(clinic: Path) -> None:
     """dpduck show of an unknown view is one line with the names of those that there are."""
     run("sql", clinic, POLICY)

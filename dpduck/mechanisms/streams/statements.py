@@ -25,7 +25,7 @@ from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshSt
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold
 from dpduck.mechanisms.certificate import plan_text
-from dpduck.mechanisms.prices import in_both_forms
+from dpduck.mechanisms.prices import in_both_forms, priced
 from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.streams.difference import difference
@@ -116,7 +116,9 @@ class Streams:
             raise Refusal("only a stream that is made has a price", accepted="CREATE PRIVATE STREAM ..")
         stream = self._analysed(statement)
         caller.require_tables(stream.request.asked_tables)
-        return explained(stream)
+        found, request = plans(stream), stream.request
+        budget = self.ledger.budget(request.rows.unit_key)
+        return priced(explained(stream, found), request, asks_of(stream, found[0]), budget, words=(scope_of(stream),))
 
     def listed(self, caller: Caller) -> str:
         """Returns SQL that lists the streams."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -295,9 +296,9 @@ def _planned(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
     return replace(plan, told=tuple(told))
 
 
-def explained(stream: StreamRequest) -> str:
-    """Returns dp_explain of a stream: every strategy, the chosen one first, with the error of each period."""
-    return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(plans(stream))])
+def explained(stream: StreamRequest, found: Sequence[StreamPlan]) -> str:
+    """Returns dp_explain of a stream: its plans, the chosen one first, with the error of each period."""
+    return rows_sql(COLUMNS, [_row(stream, plan, number == 0) for number, plan in enumerate(found)])
 
 
 def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
