@@ -47,7 +47,10 @@ class Recorder:
             while request := read_message(client):
                 self.requests.append(request)
                 server.sendall(request)
-                client.sendall(read_message(server))
+                answer = read_message(server)
+                if not answer:  # the server is gone: a client that is not told waits for ever, where it is forgotten too
+                    return
+                client.sendall(answer)
 
 
 def read_message(source: socket.socket) -> bytes:
