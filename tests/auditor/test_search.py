@@ -11,7 +11,7 @@ import pytest
 from dpduck.auditor.audit import Settings, audit
 from tests.auditor.planted import COUNT, shop
 
-SECONDS = float(os.environ.get("DPDUCK_SEARCH_SECONDS", "20"))
+SECONDS = float(os.environ.get("DPDUCK_SEARCH_SECONDS", "10"))
 
 
 def test_a_search_with_a_fresh_seed_finds_nothing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def require_alike(count: int, seed: int) -> int:
 
 def test_random_statements_are_answered_alike() -> None:
     """Whatever an expression of the allowlist does with extreme values; what fails does so before its charge."""
-    assert require_alike(120, 11) >= 12
+    assert require_alike(60, 11) >= 6
 
 
 @pytest.mark.audit

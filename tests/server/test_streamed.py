@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -103,13 +103,13 @@ def costly_calls(name: str) -> Iterator[str]:
             yield f'"{name}"({", ".join(arguments)})'
 
 
-def fuzz_functions(served: Served, tries: int, seed: int) -> int:
-    """Calls of every accepted function that may cost much; each ends within its clock and memory; how many ran."""
+def fuzz_functions(served: Served, names: Sequence[str], tries: int, seed: int) -> int:
+    """Calls of functions that may cost much; each ends within its clock and memory; how many ran."""
     source, ran = random.Random(seed), 0  # noqa: S311
     public, before = served.service.public, resident()
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(TABLE.replace(f"range({ROWS})", "range(1)"))
-        for name in OTHERS:
+        for name in names:
             known = []
             for call in source.sample(calls_of := list(costly_calls(name)), len(calls_of)):
                 with suppress(duckdb.Error):
@@ -127,17 +127,30 @@ def fuzz_functions(served: Served, tries: int, seed: int) -> int:
                 assert time.monotonic() - start < 60, call
                 ran += 1
     assert resident() - before < 300 * 2**20
-    assert served.rows("bob", JOIN) == [(10,)]
+    require_answer(served)
     return ran
 
 
-def test_every_function_has_a_clock_and_a_memory(bounded: Served) -> None:
-    """A few calls of each: the public database answers afterwards and has not grown."""
-    assert fuzz_functions(bounded, 1, 5) > len(OTHERS) // 2
+def require_answer(served: Served) -> None:
+    """The other principal is answered; a clock of 0.2 s may strike on a machine that does much else."""
+    for left in reversed(range(20)):
+        with suppress(Refusal):
+            assert served.rows("bob", JOIN) == [(10,)]
+            return
+        time.sleep(0.5)
+        assert left, "never answered"
+
+
+def test_functions_have_a_clock_and_a_memory(bounded: Served) -> None:
+    """A call of a third of them, drawn anew each time: the public database answers afterwards and has not grown."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")  # noqa: T201
+    names = random.Random(seed).sample(OTHERS, len(OTHERS) // 3)  # noqa: S311
+    assert fuzz_functions(bounded, names, 1, seed) > len(names) // 4
 
 
 @pytest.mark.audit
 def test_every_function_at_length(bounded: Served) -> None:
     """Many calls of each."""
     for seed in range(3):
-        assert fuzz_functions(bounded, 40, seed) > 10 * len(OTHERS)
+        assert fuzz_functions(bounded, OTHERS, 40, seed) > 10 * len(OTHERS)
