@@ -48,9 +48,7 @@ class Recorder:
                 self.requests.append(request)
                 server.sendall(request)
                 answer = read_message(server)
-                if (
-                    not answer
-                ):  # the server is gone: a client that is not told waits for ever, where it is forgotten too
+                if not answer:  # the server is gone, and a client that is not told waits for ever
                     return
                 client.sendall(answer)
 
