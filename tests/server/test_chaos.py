@@ -80,7 +80,7 @@ class Asking(threading.Thread):
                     with suppress(duckdb.Error):
                         connection.close()
                 connection = None
-                time.sleep(1)
+                time.sleep(float(self.rng.uniform(2, 5)))  # to attach costs a fifth of a second of a processor
         if connection is not None:
             connection.close()
 
