@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 253,
-    "lines": 63_561,
+    "lines": 63_633,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 609,
     "modules of a plain count": 93,

@@ -136,10 +136,12 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
     unit = policy.unit
     whose = set(map(fold, unit.own_columns))
     number = 1 if not whose or whose & unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
-    values = []
+    values, parts = [], _parts(found, policy)
     for place, column in enumerate(columns):
         name = quote_identifier(column.name)
-        if fold(column.name) in whose | unique:
+        if fold(column.name) in parts:
+            values.append(f"{parts[fold(column.name)]} AS {name}")
+        elif fold(column.name) in whose | unique:
             key = str(WHOSE) if fold(column.name) in whose else f"{WHOSE} + n"
             values.append(f"CAST({key_sql(key, column.type_name)} AS {column.type_name}) AS {name}")
         else:
@@ -151,6 +153,26 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
         f"INSERT INTO {table} BY NAME WITH known AS (SELECT *, row_number() OVER () - 1 AS i FROM {table}) "
         f"SELECT {', '.join(values)} FROM range({number}) AS r(n) JOIN known ON i = {copied}"
     )
+
+
+def _parts(found: Neighbours, policy: Policy) -> dict[str, str]:
+    """Returns SQL of what the columns hold that hold the added unit together, by name; none where one column does.
+
+    Values lie in domains, and none is NULL, or no answer would tell of it; nobody else has all of them.
+    """
+    made, table, whose = dict[str, str](), within(policy), set(map(fold, policy.unit.columns))
+    for column in found.columns(policy):
+        if fold(column.name) in whose:
+            name, kind = quote_identifier(column.name), column.type_name
+            own = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
+            known = f"SELECT CAST(coalesce({own}, min({name})) AS VARCHAR) FROM {table}"
+            ((text,),) = found.both[1].execute(known).fetchall()
+            made[column.name] = f"CAST({quote_text(text)} AS {kind})"
+    if made:
+        same = " AND ".join(f"{quote_identifier(name)} = {value}" for name, value in made.items())
+        for connection in found.both:
+            connection.execute(f"DELETE FROM {table} WHERE {same}")
+    return {fold(name): value for name, value in made.items()}
 
 
 def within(policy: Policy) -> str:

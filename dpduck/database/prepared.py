@@ -180,7 +180,7 @@ class PreparedTables:
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            found[table.sql] = self._twin(known, table, rows, policies.get(table.sql))
+            found[table.sql] = self._twin(known, table, rows, policies)
             moments.add(known.moment)
             nonces.append(known.nonce)
         if len(moments) > 1:
@@ -193,7 +193,7 @@ class PreparedTables:
         beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes, still=still)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(self, known: Prepared, table: TableName, rows: Rows, policy: Policy | None) -> Twin:
+    def _twin(self, known: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> Twin:
         """Returns the twin of a table; a Refusal where table, policy or references are no longer what they were."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
@@ -201,7 +201,10 @@ class PreparedTables:
         columns = {shape.sql: _names(listed) for shape, listed, _ in rows.shapes}
         same = now[table.sql][1] == known.epoch and unique <= set(known.keys)
         same = same and all(columns.get(name) == listed for name, listed in known.columns)
-        if not same or policy is None or any(now.get(name, (-1, 0))[0] != one for name, one in known.revisions):
+        same = same and all(now.get(name, (-1, 0))[0] == one and name in policies for name, one in known.revisions)
+        holder, stored = known.columns[-1]  # the table, or the last that its references lead through
+        policy, held = policies.get(table.sql), policies.get(holder)
+        if not same or policy is None or held is None:
             raise Refusal(
                 f"{table.table}, its policy, or one that it refers to changed since it was prepared",
                 accepted=AGAIN.format(table=table),
@@ -214,10 +217,8 @@ class PreparedTables:
             raise Refusal(f"{table} was prepared anew meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
         unit = policy.unit.column if own else PERSON.strip('"')
-        holder, stored = known.columns[-1]  # the table, or the last that its references lead through
         domains = _domains(policy, columns[table.sql])
-        held = self._policies.now().policies[holder].unit.columns
-        together = tuple(one for name in held for one in stored if fold(one[0]) == fold(name))
+        together = tuple(one for name in held.unit.columns for one in stored if fold(one[0]) == fold(name))
         return Twin(name, domains, unit, known.unit_type, own, known.cuts, policy.unit.max_rows, together)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:

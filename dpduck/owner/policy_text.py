@@ -48,15 +48,25 @@ def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str
         mixed = f"hash(i, {place})"
         if fold(column.name) in unique:
             value = key_sql("i", column.type_name)
-        elif fold(column.name) in whose and policy.unit.columns and policy.domain(column.name) is not None:
-            mixed = f"hash(i // {policy.unit.max_rows}, {place})"
-            value = _made_up(column, policy.domain(column.name), None, mixed)
+        elif fold(column.name) in whose and policy.unit.columns:
+            value = _part(column, policy, place)
         elif fold(column.name) in whose:
             value = key_sql(f"i // {policy.unit.max_rows}", column.type_name)
         else:
             value = _made_up(column, policy.domain(column.name), policy.clamp(column.name), mixed)
         made.append(f"CAST({value} AS {column.type_name}) AS {quote_identifier(column.name)}")
     return f"SELECT {', '.join(made)} FROM range({rows}) AS made_up(i)"
+
+
+def _part(column: Column, policy: Policy, place: int) -> str:
+    """Returns a value of one of the columns that hold a unit together, all of whose rows have it: one of its domain, or
+    the unit's number where the type has so many values, else any, as of a BOOLEAN: NULL is nobody's.
+    """
+    number, domain, kind = f"i // {policy.unit.max_rows}", policy.domain(column.name), column.type_name
+    any_value = _made_up(column, domain, None, f"hash({number}, {place})")
+    if domain is not None:
+        return any_value
+    return f"coalesce(CAST({key_sql(number, kind)} AS {kind}), CAST({any_value} AS {kind}))"
 
 
 def key_sql(number: str, type_name: str) -> str:

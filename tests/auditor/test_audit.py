@@ -88,6 +88,32 @@ def test_neighbours_differ_in_one_unit_and_hold_no_private_row(monkeypatch: pyte
                 assert found.both[0].execute(rest).fetchall() == found.both[1].execute(rest).fetchall()
 
 
+PARTS = {
+    "household INTEGER, part BOOLEAN": "",
+    "household VARCHAR, part TINYINT": "",
+    "household UUID, part ENUM('a', 'b')": "",
+    "household DATE, part INTEGER": ", DOMAIN part IN (1, 2)",
+    "household BOOLEAN, part ENUM('a', 'b')": ", DOMAIN part ENUM",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", PARTS)
+def test_a_unit_of_several_columns_is_somebody(columns: str, kind: str) -> None:
+    """Whatever their types: rows with NULL in a part are nobody's, and no answer would tell of the added unit."""
+    with dpduck.connect() as source:
+        source.execute(f"CREATE TABLE answers ({columns}, mark INTEGER)")
+        unit = "PRIVACY UNIT (household, part) MAX ROWS 2, BUDGET (epsilon = 1)"
+        source.execute("FROM dp(?)", [f"CREATE PRIVACY POLICY ON answers ({unit}{PARTS[columns]})"]).fetchall()
+        with neighbours(source, kind) as found:
+            units, both = "SELECT household, part, count(*) FROM answers GROUP BY ALL", found.both
+            first, second = (set(connection.execute(units).fetchall()) for connection in both)
+            assert not any(None in one for one in second)
+            assert first < second and [one[2] for one in second - first] == [6]
+            outside = "SELECT count(*) FROM answers WHERE CAST(part AS VARCHAR) NOT IN ('1', '2')"
+            assert "IN (1" not in PARTS[columns] or both[1].execute(outside).fetchall() == [(0,)]
+
+
 def test_budgets_of_twins_are_roomy_and_of_the_same_kind() -> None:
     """Pure stays pure, delta stays delta, rho stays rho, by period and for life."""
     lines = "    BUDGET (epsilon = 1, delta = 1e-6) PER MONTH,\n    LIFETIME (rho = 3),\n    BUDGET (epsilon = 1)"

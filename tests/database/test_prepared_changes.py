@@ -11,7 +11,10 @@ import pytest
 
 import dpduck
 from dpduck.database.twin_files import TwinFiles
+from dpduck.engine.functions import engine_of
+from dpduck.values.errors import Refusal
 from tests.database.preparing import POLICY, PREPARE, SHARED, dp, total, twin_files
+from tests.frontend.facts import request_of
 
 LONG = "'x' || repeat('y', 70000)"
 
@@ -157,6 +160,26 @@ def test_a_policy_that_was_dropped_leaves_nothing(hospital: duckdb.DuckDBPyConne
         assert twin_files(tmp_path) == []
         dp(con, POLICY.format(table="visits"))
         assert abs(total(con) - 1500) < 10
+
+
+@pytest.mark.parametrize("unit", ["household", "(household, survey)"])
+@pytest.mark.parametrize("dropped", ["answers", "parts"])
+def test_a_policy_that_is_dropped_while_a_statement_is_read(unit: str, dropped: str) -> None:
+    """Between the reading of a statement and the search for its twins: one line, as where it was dropped before."""
+    with dpduck.connect(config={"threads": 1}) as con:
+        con.execute("CREATE TABLE answers (id INTEGER PRIMARY KEY, household INTEGER, survey VARCHAR)")
+        con.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, answer INTEGER)")
+        con.execute("CREATE TABLE marks (part INTEGER)")
+        dp(con, f"CREATE PRIVACY POLICY ON answers (PRIVACY UNIT {unit} MAX ROWS 1, BUDGET (epsilon = 1))")
+        dp(con, "CREATE PRIVACY POLICY ON parts (PRIVACY UNIT answer REFERENCES answers.id MAX ROWS 1)")
+        dp(con, "CREATE PRIVACY POLICY ON marks (PRIVACY UNIT part REFERENCES parts.id MAX ROWS 1)")
+        dp(con, "ALTER PRIVACY POLICY ON answers, parts, marks PREPARE")
+        ask = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM marks"
+        request, engine = request_of(con, ask), engine_of(con)
+        assert engine is not None
+        dp(con, f"DROP PRIVACY POLICY ON {dropped}")
+        with pytest.raises(Refusal, match=r"one that it refers to changed since it was prepared; accepted: ALTER"):
+            engine.about.prepared.twins(request.rows)
 
 
 def test_a_policy_is_changed_where_another_table_is_out_of_reach(tmp_path: Path) -> None:

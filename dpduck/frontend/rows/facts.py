@@ -181,7 +181,7 @@ class Rows:
     shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
         collation.
     source: from_sql taken apart, without the joins that find the unit where there is a lookup. unit_type: DuckDB's
-        type of the unit.
+        type of the unit. parts: types of the columns that hold it together, where several do.
     periods: where units are by period, the column that says of which one a row is, and those that are read.
     """
 
@@ -202,6 +202,7 @@ class Rows:
     source: Source | None
     unit_type: str
     periods: PeriodColumn | None = None
+    parts: tuple[str, ...] = ()
 
     @property
     def unit_text(self) -> str:

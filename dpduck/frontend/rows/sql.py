@@ -315,4 +315,5 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         shapes=tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables),
         source=source_of(source, parents=lookup is None),
         unit_type=unit_type(source),
+        parts=tuple(column.type_name for column in _chosen_unit(source)[0].together),
     )

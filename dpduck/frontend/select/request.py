@@ -351,7 +351,7 @@ class Price:
     least_rho: Fraction
 
 
-_ASIDE = ("lookup", "shapes", "source", "unit_type", "least_rho")
+_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "least_rho")
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 
 

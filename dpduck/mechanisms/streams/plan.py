@@ -83,8 +83,12 @@ class StreamRequest:
         reads = tuple(replace(read, revision=0) for read in rows.reads)
         bare = replace(rows, revision=0, reads=reads, content_sql=(), public_digests=(), shapes=())
         own = [self.name.lower(), self.first, self.periods, self.window, self.strategy, self.question.text, self.select]
-        # the unit's type: what was kept of whom is written in it, and equal units of another type are others
-        text = json.dumps([replace(self.request, rows=bare).digest(), *own, rows.unit_type])
+        # the unit's type: what was kept of whom is written in it, and equal units of another type are others; so are
+        # those of parts of other types, but for whole numbers, and texts, which are written in other SQL
+        kinds = [one.partition("(")[0] for one in rows.parts]
+        kinds = ["" if one == "VARCHAR" or one.endswith(("INT", "INTEGER")) else one for one in kinds]
+        own += [rows.unit_type, *(kinds if any(kinds) else ())]
+        text = json.dumps([replace(self.request, rows=bare).digest(), *own])
         return hashlib.sha256(text.encode()).hexdigest()
 
 

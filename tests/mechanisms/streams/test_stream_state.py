@@ -11,7 +11,7 @@ import pytest
 
 from dpduck.engine.connection import verify_store
 from dpduck.values.errors import DpduckError
-from tests.mechanisms.streams.streams import Visits, options
+from tests.mechanisms.streams.streams import MOST, POLICY, Visits, options
 
 ROWS = [(f"p{number}", f"2024-{1 + number % 6:02}-05", "ab"[number % 2], number) for number in range(40)]
 
@@ -155,6 +155,45 @@ def test_a_unit_of_another_type_is_another_stream(tmp_path: Path, type_name: str
     visits.con.execute(f"ALTER TABLE visits ALTER person TYPE {type_name} USING {made}")
     assert "accepted: " in visits.refusal("REFRESH PRIVATE STREAM by_month")
     assert len(visits.published()) == 6
+    visits.con.close()
+
+
+def of_parts(column: str, source: str) -> Visits:
+    """A stream over visits whose unit is person and a further column, or over notes that refer to them."""
+    visits = Visits()
+    visits.dp("DROP PRIVACY POLICY ON visits")
+    visits.con.execute(f"ALTER TABLE visits ADD COLUMN part {column}")
+    visits.con.execute("ALTER TABLE visits ADD PRIMARY KEY (number)")
+    for number, row in enumerate(ROWS):
+        visits.con.execute("INSERT INTO visits VALUES (?, CAST(? AS DATE), ?, ?, ?)", [*row, str(number % 2)])
+    visits.con.execute("CREATE TABLE notes AS SELECT number AS visit, came, ward FROM visits")
+    visits.dp(POLICY.format(most=MOST, budget="epsilon = 9").replace("UNIT person", "UNIT (person, part)"))
+    of_notes = "PRIVACY UNIT visit REFERENCES visits.number MAX ROWS 3, DOMAIN ward IN ('a', 'b')"
+    months = "DOMAIN came RANGE 2024-01-01 TO 2025-01-01 STEP MONTH"
+    visits.dp(f"CREATE PRIVACY POLICY ON notes ({of_notes}, {months})")
+    visits.create(source=source)
+    visits.refresh(1)
+    return visits
+
+
+@pytest.mark.parametrize("source", ["visits", "notes"])
+@pytest.mark.parametrize(("column", "other"), [("INTEGER", "BOOLEAN"), ("BOOLEAN", "TINYINT"), ("INTEGER", "VARCHAR")])
+def test_a_part_of_a_unit_of_another_type_is_another_stream(column: str, other: str, source: str) -> None:
+    """(p, 1) that became (p, true) was counted with MAX ROWS more: what was kept of it is written as it was."""
+    visits = of_parts(column, source)
+    visits.con.execute(f"ALTER TABLE visits ALTER part TYPE {other}")
+    assert "rests on changed: the unit" in visits.refusal("REFRESH PRIVATE STREAM by_month UNTIL '2024-03-01'")
+    visits.con.execute(f"ALTER TABLE visits ALTER part TYPE {column}")
+    assert "2 of 6 periods" in visits.refresh(2)
+    visits.con.close()
+
+
+@pytest.mark.parametrize(("column", "more"), [("ENUM('0', '1')", "ENUM('0', '1', '2')"), ("INTEGER", "HUGEINT")])
+def test_a_part_of_a_unit_may_get_further_values(column: str, more: str) -> None:
+    """An ENUM with more values and larger whole numbers are written as they were."""
+    visits = of_parts(column, "visits")
+    visits.con.execute(f"ALTER TABLE visits ALTER part TYPE {more}")
+    assert "2 of 6 periods" in visits.refresh(2)
     visits.con.close()
 
 
