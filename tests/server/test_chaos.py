@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -165,6 +166,12 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
     return [one.changed for one in asking if one.changed]
 
 
+def as_asked(text: str) -> str:
+    """The question that a charge was for: that of a view is free once the view is there."""
+    made = re.fullmatch(r"CREATE OR REPLACE PRIVATE VIEW \w+ OPTIONS (\(.*?\)) AS\s+SELECT (.*)", text.strip())
+    return text.strip() if made is None else f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {made[1]} {made[2]}"
+
+
 def _require_whole(folder: Path, database: Path, answered: set[tuple[str, str]]) -> str:
     """One answer for each statement, paid for once; shares and the budget hold; the checker finds nothing wrong."""
     texts = [text for text, _ in answered]
@@ -195,7 +202,7 @@ def _require_whole(folder: Path, database: Path, answered: set[tuple[str, str]])
             "WHERE epsilon IS NOT NULL AND principal <> 'owner' GROUP BY ALL"
         ).fetchall()
         texts_charged = store.execute("SELECT statement FROM dpduck.ledger_entries").fetchall()
-    charged = {(text or "").strip() for (text,) in texts_charged}
+    charged = {as_asked(text or "") for (text,) in texts_charged}
     lost = [text for text in texts if text.split("$ask$")[1].strip() not in charged]
     assert lost == [], "an answer that nobody is charged for"
     most = {name: BUDGET * float(SMALL if name == "poor" else SHARE) * (1 + 1e-9) for name, _ in spent}
