@@ -156,11 +156,12 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
 
 
 def _parts(found: Neighbours, policy: Policy) -> dict[str, str]:
-    """Returns SQL of what the columns hold that hold the added unit together, by name; none where one column does.
+    """Returns SQL of what the table's own columns hold of the added unit, by name; none where it refers to another.
 
     Values lie in domains, and none is NULL, or no answer would tell of it; nobody else has all of them.
     """
-    made, table, whose = dict[str, str](), within(policy), set(map(fold, policy.unit.columns))
+    made, table = dict[str, str](), within(policy)
+    whose = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()
     for column in found.columns(policy):
         if fold(column.name) in whose:
             name, kind = quote_identifier(column.name), column.type_name

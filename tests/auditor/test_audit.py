@@ -114,6 +114,19 @@ def test_a_unit_of_several_columns_is_somebody(columns: str, kind: str) -> None:
             assert "IN (1" not in PARTS[columns] or both[1].execute(outside).fetchall() == [(0,)]
 
 
+@pytest.mark.parametrize("type_name", ["INTEGER", "SMALLINT", "BOOLEAN", "ENUM('a', 'b', 'c')", "VARCHAR", "DATE"])
+def test_a_unit_of_any_type_is_somebody(type_name: str) -> None:
+    """A number that its type cannot hold would be NULL, which is nobody."""
+    with dpduck.connect() as source:
+        source.execute(f"CREATE TABLE answers (who {type_name}, mark INTEGER)")
+        unit = "PRIVACY UNIT who MAX ROWS 2, BUDGET (epsilon = 1)"
+        source.execute("FROM dp(?)", [f"CREATE PRIVACY POLICY ON answers ({unit})"]).fetchall()
+        with neighbours(source) as found:
+            units = "SELECT who, count(*) FROM answers WHERE who IS NOT NULL GROUP BY ALL"
+            first, second = (set(connection.execute(units).fetchall()) for connection in found.both)
+            assert first < second and [one[1] for one in second - first] == [6]
+
+
 def test_budgets_of_twins_are_roomy_and_of_the_same_kind() -> None:
     """Pure stays pure, delta stays delta, rho stays rho, by period and for life."""
     lines = "    BUDGET (epsilon = 1, delta = 1e-6) PER MONTH,\n    LIFETIME (rho = 3),\n    BUDGET (epsilon = 1)"

@@ -167,7 +167,8 @@ def run_chaos(folder: Path, seconds: float) -> list[list[str]]:
 
 
 def as_asked(text: str) -> str:
-    """The question that a charge was for: that of a view is free once the view is there."""
+    """The question that a charge was for, which is that of a view, too; a price is a number, however it is written."""
+    text = re.sub(r"(?<=epsilon = )[\d.]+", lambda found: str(float(found[0])), text)
     made = re.fullmatch(r"CREATE OR REPLACE PRIVATE VIEW \w+ OPTIONS (\(.*?\)) AS\s+SELECT (.*)", text.strip())
     return text.strip() if made is None else f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {made[1]} {made[2]}"
 
@@ -203,7 +204,7 @@ def _require_whole(folder: Path, database: Path, answered: set[tuple[str, str]])
         ).fetchall()
         texts_charged = store.execute("SELECT statement FROM dpduck.ledger_entries").fetchall()
     charged = {as_asked(text or "") for (text,) in texts_charged}
-    lost = [text for text in texts if text.split("$ask$")[1].strip() not in charged]
+    lost = [text for text in texts if as_asked(text.split("$ask$")[1]) not in charged]
     assert lost == [], "an answer that nobody is charged for"
     most = {name: BUDGET * float(SMALL if name == "poor" else SHARE) * (1 + 1e-9) for name, _ in spent}
     assert spent and all(amount <= most[name] for name, amount in spent), spent

@@ -168,7 +168,7 @@ class AggregateReader:
     def _distinct_units(self) -> str:
         """Returns what counts units, as it is typed."""
         units = (", ".join(column.name for column in one.together) for one in self.source.together)
-        return next((f"count(DISTINCT ({names}))" for names in units), "count(DISTINCT column)")
+        return next((f"count(DISTINCT ({names}))" for names in units), "count(*) of one table whose unit they are")
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
         by_group = {"sum": "sum", "avg": "average"}.get(function, "")
