@@ -168,7 +168,7 @@ def _parts(found: Neighbours, policy: Policy) -> dict[str, str]:
             own = f"CAST({key_sql(str(WHOSE), kind)} AS {kind})" if policy.domain(column.name) is None else "NULL"
             known = f"SELECT CAST(coalesce({own}, min({name})) AS VARCHAR) FROM {table}"
             ((text,),) = found.both[1].execute(known).fetchall()
-            made[column.name] = f"CAST({quote_text(text)} AS {kind})"
+            made[column.name] = "NULL" if text is None else f"CAST({quote_text(text)} AS {kind})"
     if made:
         same = " AND ".join(f"{quote_identifier(name)} = {value}" for name, value in made.items())
         for connection in found.both:

@@ -48,7 +48,7 @@ def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str
         mixed = f"hash(i, {place})"
         if fold(column.name) in unique:
             value = key_sql("i", column.type_name)
-        elif fold(column.name) in whose and policy.unit.columns:
+        elif fold(column.name) in whose and (policy.unit.columns or policy.domain(column.name) is None):
             value = _part(column, policy, place)
         elif fold(column.name) in whose:
             value = key_sql(f"i // {policy.unit.max_rows}", column.type_name)
@@ -59,8 +59,8 @@ def twin_sql(policy: Policy, columns: Sequence[Column], keys: Sequence[tuple[str
 
 
 def _part(column: Column, policy: Policy, place: int) -> str:
-    """Returns a value of one of the columns that hold a unit together, all of whose rows have it: one of its domain, or
-    the unit's number where the type has so many values, else any, as of a BOOLEAN: NULL is nobody's.
+    """Returns a value of one of the columns that hold a unit, all of whose rows have it: one of its domain, or the
+    unit's number where the type has so many values, else any, as of a BOOLEAN: NULL is nobody's.
     """
     number, domain, kind = f"i // {policy.unit.max_rows}", policy.domain(column.name), column.type_name
     any_value = _made_up(column, domain, None, f"hash({number}, {place})")
