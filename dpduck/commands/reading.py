@@ -80,9 +80,8 @@ def is_of_views(text: str) -> bool:
         tree = parse_one(text.strip().rstrip(";"), read="duckdb")
     except (SqlglotError, RecursionError):
         return False
-    tables = list(tree.find_all(exp.Table))
-    views = [one for one in tables if isinstance(one.this, exp.Identifier) and (one.catalog or one.db) == "private"]
-    return isinstance(tree, exp.Query) and bool(tables) and len(views) == len(tables)
+    read = [isinstance(one.this, exp.Identifier) and (one.catalog or one.db) for one in tree.find_all(exp.Table)]
+    return isinstance(tree, exp.Query) and set(read) == {"private"}
 
 
 def show_views(database: Path, store: Path | None, text: str, shape: str) -> None:

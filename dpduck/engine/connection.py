@@ -63,9 +63,9 @@ def twin_database(
 
 def prepare_alike(source: duckdb.DuckDBPyConnection, made: duckdb.DuckDBPyConnection) -> None:
     """Prepares the twins of tables that are prepared: some statements are for these alone."""
-    (home,) = source.execute("SELECT current_database()").fetchall()[0]
-    known = source.execute("SELECT table_name FROM dp_policies() WHERE prepared_at IS NOT NULL").fetchall()
-    for (table,) in known:
+    ((home,),) = source.execute("SELECT current_database()").fetchall()
+    listed = "SELECT table_name FROM dp_policies() WHERE prepared_at IS NOT NULL"
+    for (table,) in source.execute(listed).fetchall():
         made.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {_within(in_sql(table), home)} PREPARE"]).fetchall()
 
 
