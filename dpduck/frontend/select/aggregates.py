@@ -162,14 +162,15 @@ class AggregateReader:
         written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
         held = [{(one.alias, fold(column.name)) for column in one.together} for one in self.source.together]
         if written not in held:
-            units = self._distinct_units() if held else "count(*), or a table without UNION ALL and FULL JOIN"
-            raise refusal(node, "count(DISTINCT (..)) takes all columns of the privacy unit", units)
+            raise refusal(
+                node, "count(DISTINCT (..)) takes all columns of a privacy unit", self._distinct_units("count(*)")
+            )
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
-    def _distinct_units(self) -> str:
+    def _distinct_units(self, other: str = "count(DISTINCT column)") -> str:
         """Returns what counts units, as it is typed."""
         units = (", ".join(column.name for column in one.together) for one in self.source.together)
-        return next((f"count(DISTINCT ({names}))" for names in units), "count(DISTINCT column)")
+        return next((f"count(DISTINCT ({names}))" for names in units), other)
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
         by_group = {"sum": "sum", "avg": "average"}.get(function, "")
