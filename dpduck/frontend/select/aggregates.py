@@ -95,7 +95,7 @@ class AggregateReader:
         argument, text = node.this, sql_of(node)
         if isinstance(argument, exp.Distinct):
             if len(argument.expressions) != 1:
-                raise refusal(node, "count(DISTINCT ..) of several columns is refused", self._distinct_units())
+                raise refusal(node, "count(DISTINCT ..) of several columns is refused", self._units())
             return self._distinct(node, argument.expressions[0])
         if node.expressions:
             raise refusal(node, "count takes one argument", _COUNTS)
@@ -162,12 +162,10 @@ class AggregateReader:
         written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
         held = [{(one.alias, fold(column.name)) for column in one.together} for one in self.source.together]
         if written not in held:
-            raise refusal(
-                node, "count(DISTINCT (..)) takes all columns of a privacy unit", self._distinct_units("count(*)")
-            )
+            raise refusal(node, "count(DISTINCT (..)) takes all columns of a unit", self._units("count(*)"))
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
-    def _distinct_units(self, other: str = "count(DISTINCT column)") -> str:
+    def _units(self, other: str = "count(DISTINCT column)") -> str:
         """Returns what counts units, as it is typed."""
         units = (", ".join(column.name for column in one.together) for one in self.source.together)
         return next((f"count(DISTINCT ({names}))" for names in units), other)
