@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-from sqlglot import exp, parse_one
+from sqlglot import exp, parse, parse_one
 from sqlglot.errors import SqlglotError
 
 from dpduck.commands import one_line_errors
@@ -74,14 +74,14 @@ def is_of_views(text: str) -> bool:
     >>> is_of_views("SELECT ward FROM private.by_ward WHERE n > 9"), is_of_views("SELECT ward FROM visits")
     (True, False)
     """
-    if is_ours(text):
-        return False
     try:
-        tree = parse_one(text.strip().rstrip(";"), read="duckdb")
+        trees = [] if is_ours(text) else parse(text.strip().rstrip(";"), read="duckdb")
     except (SqlglotError, RecursionError):
         return False
-    read = [isinstance(one.this, exp.Identifier) and (one.catalog or one.db) for one in tree.find_all(exp.Table)]
-    return isinstance(tree, exp.Query) and set(read) == {"private"}
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        return False
+    read = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in trees[0].find_all(exp.Table)}
+    return bool(read) and read <= {("", "private"), ("private", "main")}
 
 
 def show_views(database: Path, store: Path | None, text: str, shape: str) -> None:
