@@ -1,7 +1,13 @@
 """dpduck: differential privacy inside DuckDB."""
 
-from dpduck.engine.connection import attach_spark, connect, load
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from dpduck.values.errors import BudgetRefusal, DpduckError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
+
+if TYPE_CHECKING:
+    from dpduck.engine.connection import attach_spark, connect, load
 
 __all__ = [
     "BudgetRefusal",
@@ -14,3 +20,12 @@ __all__ = [
     "connect",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the engine when it is first asked for: a server's process does without its 200 modules."""
+    if name not in ("attach_spark", "connect", "load"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dpduck.engine import connection  # noqa: PLC0415
+
+    return getattr(connection, name)

@@ -16,8 +16,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
-    "modules": 253,
-    "lines": 63_633,
+    "modules": 259,
+    "lines": 63_801,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 609,
     "modules of a plain count": 93,

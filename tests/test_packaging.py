@@ -49,7 +49,7 @@ def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
     page = {f"dpduck/server/web/{name}" for name in ("page.css", "page.js", "icon.svg")}
     assert held == product | sql | page | {"dpduck/py.typed", "dpduck/planning/views/designs.npz"}
     assert "licenses/LICENSE" in info
-    assert "dpduck = dpduck.commands.command_line:main" in entry_points
+    assert "dpduck = dpduck.commands.command_line:run" in entry_points
 
 
 def test_the_wheel_depends_on_what_earned_its_place(wheel: Path) -> None:

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import install_analyst_macros
+from dpduck.engine.macros import install_analyst_macros
 from dpduck.frontend.select import options
 from dpduck.frontend.statements import policy as policy_parser
 from dpduck.frontend.statements import synthetic as synthetic_options

@@ -26,7 +26,7 @@ from dpduck.publish.report import (
     svg,
     table_html,
 )
-from dpduck.server.vault_client import owner_of_server
+from dpduck.server.owner_door import owner_of_server
 from dpduck.values.errors import Refusal
 
 MADE = "dpduck compare"

@@ -21,13 +21,16 @@ from dpduck.engine.connection import connect, prepare_alike, twin_database
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.publish.postgres import open_store
 from dpduck.publish.report import Facts, write_report
+from dpduck.server.owner_door import owner_of_server
 from dpduck.server.principals import PrincipalBook, parse_share, parse_until
-from dpduck.server.vault_client import owner_of_server
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import Refusal, StoreError
 
+OWNERS = click.Group()
+"""The commands of this file."""
 
-@click.command()
+
+@OWNERS.command()
 @DATABASE
 @STORE
 @click.option("--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="FILE.html")
@@ -60,7 +63,7 @@ def report(
         click.echo(f"{counted(shown)} in {target}")
 
 
-@click.group()
+@OWNERS.group()
 def principal() -> None:
     """Manage who may ask over a server."""
 
@@ -143,7 +146,7 @@ def _private_tables(store: Path | None) -> list[list[str]] | None:
 NEW_DATABASE = click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
 
 
-@click.group()
+@OWNERS.group()
 def policy() -> None:
     """Begin a privacy policy, or print those in force as statements."""
 

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from dpduck.commands import one_line_errors
 from dpduck.commands.printing import printed
 from dpduck.engine.connection import connect
-from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
+from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server.syntax import in_selects, is_ours
 
 _ANSWER = "dpduck_answer"

@@ -14,7 +14,7 @@ from types import FrameType
 
 import click
 
-from dpduck.commands import DATABASE, STORE, one_line_errors, prepared_tables
+from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.database.attached import store_files
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight.listener import FlightListener, Tls
@@ -125,8 +125,8 @@ def serve(
         own = parse_size(vault_memory) if vault_memory else _most_memory()
         keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS), engine)
         path = audit or audit_path(database, store)
-        for line in prepared_tables(database, store, (), read_only=True) if prepare else ():
-            click.echo(line)
+        if prepare:
+            _prepare(database, store)
         log = AuditFile(path)
         _serve(database, store, listening, limits, keeping, log, path, ended, again)
 
@@ -179,6 +179,14 @@ def _serve(
                 service.gate.sync()
     finally:
         _end(service, closing)
+
+
+def _prepare(database: Path, store: Path | None) -> None:
+    """Prepares what is not prepared: here alone this process needs the engine."""
+    from dpduck.commands.preparing import prepared_tables  # noqa: PLC0415
+
+    for line in prepared_tables(database, store, (), read_only=True):
+        click.echo(line)
 
 
 def _require_addresses(listening: Listening) -> None:

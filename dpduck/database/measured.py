@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import duckdb
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.frontend.rows.facts import Rows
@@ -231,7 +231,7 @@ def measured_to_bytes(measured: Measured) -> bytes:
 
     def factor(one: Factor) -> list[object]:
         if isinstance(one, MatrixFactor):
-            entries = sparse.coo_array(one.entries)
+            entries = scipy.sparse.coo_array(one.entries)
             rows, columns = (np.asarray(part, np.int64) for part in entries.coords)
             return ["matrix", *entries.shape, kept(rows), kept(columns), kept(entries.data)]
         return [next(name for name, kind in _PLAIN.items() if isinstance(one, kind)), one.size]
@@ -296,8 +296,8 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
         if kind != "matrix":
             return _PLAIN[kind](*numbers)
         height, width, rows, columns, data = numbers
-        placed = sparse.coo_array((array(data), (array(rows), array(columns))), shape=(height, width))
-        return MatrixFactor(sparse.csr_array(placed))
+        placed = scipy.sparse.coo_array((array(data), (array(rows), array(columns))), shape=(height, width))
+        return MatrixFactor(scipy.sparse.csr_array(placed))
 
     described = Measured(
         facts["rows"],

@@ -6,14 +6,11 @@ anybody's.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.resources import files
-from pathlib import Path
 
 import duckdb
 from duckdb.func import SPECIAL
@@ -22,7 +19,8 @@ from duckdb.sqltypes import VARCHAR
 from dpduck.database.attached import STORE_NAME
 from dpduck.database.cursors import CLOSED, Caller
 from dpduck.engine.engine import Engine
-from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.engine.macros import MACROS, MARK, SEVERAL_ARGUMENTS, UNEXPECTED, raising_sql, shipped_names, shipped_texts
+from dpduck.frontend.text.names import quote_text
 from dpduck.mechanisms.release import is_ctrl_c
 from dpduck.owner.private_draft import Rows
 from dpduck.values.errors import BudgetRefusal, DpduckError, InternalError, Interrupted, Refusal, StoreError
@@ -52,9 +50,6 @@ def _asked(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tu
 
 
 # The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
-
-
-MARK = "CREATE OR REPLACE MACRO"
 
 
 def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
@@ -91,91 +86,13 @@ def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[
     return {(str(name), str(body)) for name, body in rows}
 
 
-def shipped_texts() -> list[str]:
-    """Returns the files of sql/macros: beside the modules in a wheel, beside the package in a checkout."""
-    installed = files("dpduck").joinpath("sql/macros")
-    folder = installed if installed.is_dir() else Path(__file__).parents[2] / "sql" / "macros"
-    found = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda item: item.name)
-    return [item.read_text(encoding="utf-8") for item in found]
-
-
-def shipped_names() -> list[str]:
-    """Returns the names of the shipped macros."""
-    return [name for text in shipped_texts() for name in re.findall(rf"{MARK} (\w+)\(", text)]
-
-
-# The SQL macros for analysts, as they ship in sql/macros.sql.
-
-PACKAGE = Path(__file__).resolve().parent.parent
-
-
-def macros_sql() -> str:
-    """Returns the file's text: dpduck/sql in a wheel, sql/ beside the package in a checkout."""
-    shipped = PACKAGE / "sql" / "macros.sql"
-    return (shipped if shipped.is_file() else PACKAGE.parent / "sql" / "macros.sql").read_text(encoding="utf-8")
-
-
-def install_analyst_macros(connection: duckdb.DuckDBPyConnection, database: str) -> None:
-    """Creates the macros, and those of sql/macros, in an attached database; the current database stays what it was."""
-    row = connection.execute("SELECT current_database(), current_schema()").fetchone()
-    connection.execute(f"USE {quote_identifier(database)}")
-    try:
-        for text in (macros_sql(), *shipped_texts()):
-            connection.execute(text)
-    finally:
-        if row is not None:
-            connection.execute(f"USE {quote_identifier(row[0])}.{quote_identifier(row[1])}")
-
-
 FUNCTION = "dpduck_call"
 OWNER = Caller("owner", owner=True)
-UNEXPECTED = "an unexpected failure inside dpduck; nothing was released; accepted: a report to its makers"
 STOPPED = "interrupted; nothing more was charged than dp_ledger() shows; accepted: asking again"
 UNWRITTEN = (
     "the store, or the file of a table, cannot be read or written; nothing was released; "
     "accepted: the same when its disk has room and is this user's to write"
 )
-MACROS = {
-    "dp": ("statement", "run"),
-    "dp_explain": ("statement", "explain"),
-    "dp_errors": ("statement", "errors"),
-    "dp_known": ("statement, confidence := 0.95, target_stderr := NULL", "known"),
-    "dp_budget": ("", "budget"),
-    "dp_ledger": ("", "ledger_entries"),
-    "dp_policies": ("", "list_policies"),
-    "dp_releases": ("", "list_releases"),
-    "dp_check": ("table_name", "check"),
-    "dp_compare": ("table_name", "compare"),
-    "dp_draft": ("table_name, privately := NULL", "draft"),
-    "dp_columns": ("table_name := NULL", "columns"),
-    "dp_twin": ("table_name, number_of_rows := 1000", "twin"),
-    "dp_plan": ("statements", "plan"),
-    "dp_certificate": ("view", "certificate"),
-    "dp_sessions": ("", "list_sessions"),
-    "dp_streams": ("", "list_streams"),
-    "dp_ask": ("name, keys, weights := NULL", "ask"),
-    "dp_difference": (
-        "first_view, second_view, of_first := NULL, of_second := NULL, answer := NULL, confidence := 0.95",
-        "difference",
-    ),
-    "dp_stderr_of": ("release, weight, confidence := 0.95, aggregate := 1", "stderr_of"),
-    "dp_ratio_of": ("release, numerator, denominator, confidence := 0.95, aggregate := 1", "ratio_of"),
-}
-SEVERAL_ARGUMENTS = {
-    "dp_known": "CAST(json_array(statement, confidence, target_stderr) AS VARCHAR)",
-    "dp_columns": "CAST(table_name AS VARCHAR)",
-    "dp_draft": "CAST(json_array(table_name, privately) AS VARCHAR)",
-    "dp_twin": "CAST(json_array(table_name, number_of_rows) AS VARCHAR)",
-    "dp_ask": "CAST(json_array(name, keys, weights) AS VARCHAR)",
-    "dp_difference": (
-        "CAST(json_array(first_view, second_view, CAST(of_first AS VARCHAR), CAST(of_second AS VARCHAR), answer, "
-        "confidence) AS VARCHAR)"
-    ),
-    "dp_stderr_of": "CAST(json_array(release, confidence, aggregate, weight) AS VARCHAR)",
-    "dp_ratio_of": "CAST(json_array(release, confidence, aggregate, numerator, denominator) AS VARCHAR)",
-}
-"""The scalar function takes one text: several arguments travel as JSON; an argument that may be left out is NULL."""
-
 IDENTITY = "identity"
 _ENGINES: dict[str, Engine] = {}
 _STARTING: set[str] = set()
@@ -250,11 +167,6 @@ def called(engine: Engine, caller: Caller, action: str, argument: str | None) ->
         return Answer(sql, entries[-1] if entries else None)
     failure.entry = entries[-1] if entries else None
     raise failure
-
-
-def raising_sql(message: str) -> str:
-    """Returns a statement that fails to bind with exactly this message."""
-    return f"FROM query(error({quote_text(message)}))"
 
 
 def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:

@@ -25,7 +25,7 @@ from functools import cached_property
 from math import isqrt
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+import scipy
 
 from dpduck.trusted.operators import MatrixFactor
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -77,10 +77,10 @@ class TimeAxis:
         """
         seen = self.matrix[: self.measured(closed), :closed].astype(np.float64)
         if len(seen) == closed:
-            solved: FloatArray = solve_triangular(seen, questions.T, trans="T", lower=True).T
+            solved: FloatArray = scipy.linalg.solve_triangular(seen, questions.T, trans="T", lower=True).T
             return solved
-        factored = cho_factor(seen.T @ seen)
-        found: FloatArray = cho_solve(factored, questions.T).T @ seen.T
+        factored = scipy.linalg.cho_factor(seen.T @ seen)
+        found: FloatArray = scipy.linalg.cho_solve(factored, questions.T).T @ seen.T
         return found
 
 
@@ -152,7 +152,7 @@ def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
     if axis.name == TREE:
         return _of_tree(axis, question)
     periods = axis.periods
-    inverse = solve_triangular(axis.matrix.astype(np.float64), np.eye(periods), lower=True)
+    inverse = scipy.linalg.solve_triangular(axis.matrix.astype(np.float64), np.eye(periods), lower=True)
     totals = np.cumsum(inverse, axis=0)
     if question.window:
         totals[question.window :] -= totals[: -question.window].copy()

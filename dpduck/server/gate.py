@@ -18,7 +18,6 @@ import duckdb
 
 from dpduck.database.attached import store_files
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
-from dpduck.frontend.select.known import NOTHING_PRIVATE
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
 from dpduck.server.audit import Audit
@@ -29,7 +28,7 @@ from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import Keeping, VaultProcess
-from dpduck.values.errors import BusyRefusal, DpduckError, Refusal, StoreError
+from dpduck.values.errors import NOTHING_PRIVATE, BusyRefusal, DpduckError, Refusal, StoreError
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
 FREE = frozenset(

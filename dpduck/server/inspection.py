@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpduck.engine.functions import MACROS, SEVERAL_ARGUMENTS
+from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import fold
 from dpduck.server import syntax
 from dpduck.server.syntax import Syntax, Tree, children_of, dicts_in, in_selects, path_of

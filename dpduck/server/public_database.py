@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import duckdb
 
 from dpduck.database.cursors import NamedLocks
-from dpduck.engine.functions import install_analyst_macros, shipped_texts
+from dpduck.engine.macros import install_analyst_macros, shipped_texts
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never

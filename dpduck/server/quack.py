@@ -18,7 +18,7 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
-from dpduck.engine.functions import raising_sql
+from dpduck.engine.macros import raising_sql
 from dpduck.frontend.text.names import quote_text
 from dpduck.publish.postgres import load_extension
 from dpduck.server.audit import Audit

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpduck.engine.functions import macros_sql, shipped_texts
+from dpduck.engine.macros import macros_sql, shipped_texts
 from dpduck.server import runner_process
 from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, never
 from dpduck.server.runner_process import Message, packed, unpacked

@@ -1,55 +1,20 @@
-"""The vault: the private database, its store and its ledger; answers principals, and hands out released rows alone."""
+"""What the public database knows of the vault, and what passes between the two.
+
+The vault itself is local_vault, which runs in a process of its own: nothing that counts is imported here.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
-import threading
-from collections import Counter, OrderedDict
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 
-from dpduck.database.attached import STORE_NAME, store_files
 from dpduck.database.cursors import Ceiling
-from dpduck.database.releases import BEFORE_STORING
-from dpduck.engine.connection import attach_known, load
-from dpduck.engine.functions import OWNER, called, engine_of
-from dpduck.frontend.text.names import quote_identifier
-from dpduck.frontend.text.positions import meant_or
-from dpduck.mechanisms.release import WAITING
-from dpduck.publish.postgres import LEDGER_ENTRY
-from dpduck.server.limits import Places, Quota, TimeGrid
-from dpduck.server.principals import Known, PrincipalBook
-from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
-from dpduck.trusted.ledger.secrets import SecretsFile
-from dpduck.trusted.private.door import PAID
-from dpduck.trusted.rows.reader import SMALL_BUFFER
-from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
-
-CHARGED = "charge returns"
-MOST_KEYS = 1_000
-QUESTIONS, QUESTIONS_EACH, READERS = 8, 1, 4
-"""At work at the same time, of all and of one principal: who asks much slows nobody but themselves."""
-
-TEXTS_OF_MEMORY = 32
-"""The part of the vault's memory that the texts of one table may have while it is made, and there are several copies
-and several principals: a computed key may have labels of thousands of characters."""
-
-STORED = "after the release"
-ANSWERS_COMPUTED = ("answers computed", "values computed")
-READ_AT_ONCE = 2_048
-"""Rows of an answer: a batch of long texts is looked at before there are many of them."""
+from dpduck.server.runner_process import Message
 
 SECONDS = 50.0
 """Of a SELECT around released answers, unless the server allows less."""
-
-SERVED_KINDS = ("view",)
 
 
 @dataclass(frozen=True)
@@ -90,304 +55,21 @@ class Vault(Protocol):
     def close(self) -> None: ...
 
 
-class LocalVault:
-    """The vault in this process; the command line runs it in a process of its own (see vault_process)."""
-
-    def __init__(
-        self,
-        database: Path,
-        store: Path | None = None,
-        quota: Quota | None = None,
-        grid: TimeGrid | None = None,
-        seconds: float = SECONDS,
-        memory: int = 0,
-        engines: tuple[str, ...] = (),
-    ) -> None:
-        """seconds: of a SELECT around released answers. memory: bytes that this process may have; 0 for all.
-
-        engines: that are attached with the tables that the store knows, as name=address.
-        """
-        self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
-        self._places = Places(QUESTIONS, QUESTIONS_EACH)
-        self._reading = Places(READERS, QUESTIONS_EACH)
-        self._files = store_files(database, store)
-        if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
-            raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
-        self._charging = threading.local()
-        self._most_characters = memory // TEXTS_OF_MEMORY or None
-        self._connection = _opened(database)
-        try:
-            load(self._connection, self._files.store, steps=self._note)
-            engine = engine_of(self._connection)
-            if engine is None:
-                raise InternalError("the vault has no engine")
-            self._engine = engine
-            engine.limit_selects(seconds)
-            for named in engines:
-                attach_known(self._connection, named)
-            self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
-            self._connection.execute("SET enable_external_access = false")
-            if memory:  # DuckDB goes to the disk before the system refuses: what an allocator keeps counts, too
-                self._connection.execute(f"SET memory_limit = '{memory // 2}B'")
-        except BaseException:
-            self._connection.close()
-            raise
-        self._key = secrets.token_bytes(32)
-        self._lock = threading.Lock()
-        self._coming: Counter[str] = Counter()
-        self._coming_rows: Counter[str] = Counter()
-        self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = Known(engine.has_copies)
-
-    def ask(
-        self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
-    ) -> Reply:
-        """Runs a dp function as this principal, looked up here: the server says who asks, not what they may.
-
-        ceiling: what they were shown as its price; where it would cost more it is refused, and nothing charged.
-        """
-        self._charging.principal = None
-        self._grid.begin()
-        try:
-            caller, changes = self._book.named(principal).caller, self._known.changes
-            room = partial(self._take_room, principal)
-            caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
-            known = self._known.get(caller, action, argument)
-            if known is not None:  # nothing is looked at and nothing computed: it needs no place, and no point of time
-                return Reply(self._kept(principal, known))
-            self._places.take(principal, seconds)
-        except DpduckError as error:
-            return Reply(None, None, str(error))
-        self._charging.placed, self._charging.principal = True, principal
-        try:
-            answer = called(self._engine, caller, action, argument)
-            self._known.put(caller, action, argument, answer.sql, changes)
-        except DpduckError as error:
-            self._hold(principal)
-            return Reply(None, error.entry, str(error))
-        finally:
-            self._charging.principal = None
-            self._give_place_back(principal)
-            self._give_room_back(principal)
-        return Reply(self._kept(principal, answer.sql), answer.entry)
-
-    def _kept(self, principal: str, sql: str) -> str:
-        """Returns the key under which the rows of this SQL can be had."""
-        key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
-        with self._lock:
-            self._statements[key] = sql
-            self._statements.move_to_end(key)
-            while len(self._statements) > MOST_KEYS:
-                self._statements.popitem(last=False)
-        return key
-
-    def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """Returns the rows of an answer, one answer of a principal's at a time; Refusal where they are more
-        than that.
-        """
-        with self._lock:
-            sql = self._statements.get(key)
-        if sql is None:
-            raise Refusal("this answer is not kept any longer", accepted="the same statement again: it is free")
-        with (
-            self._reading.place(principal, self._seconds),
-            self._connection.cursor() as cursor,
-            clock(cursor, self._seconds) as late,
-        ):
-            try:
-                return _fetched(cursor, sql, most, most_bytes)
-            except Exception as error:  # while rows are read Arrow has errors of its own for those of DuckDB
-                if late():
-                    raise Refusal(
-                        "the SELECT takes too long over the released answers, which are kept: asking for them again "
-                        "is free",
-                        accepted=f"at most {self._seconds:g} s",
-                    ) from None
-                if not isinstance(error, (duckdb.Error, pa.ArrowException)):
-                    raise
-                raise Refusal(
-                    "the SELECT fails over the released answers, which are kept: asking for them again is free",
-                    accepted="expressions that every number can go through",
-                ) from None
-
-    def alive(self) -> bool:
-        """Tells whether DuckDB answers at all: an error of its own, in any statement, is the end of an instance."""
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute("SELECT 1")
-        except (duckdb.FatalException, duckdb.InternalException):
-            return False
-        except duckdb.Error:
-            return True
-        return True
-
-    def views(self) -> dict[str, str]:
-        """Returns the private views, the owner's first and older ones before newer, each with whose it is and a mark.
-
-        Both in one text, 'principal|mark'; the mark changes whenever the view's rows may have.
-        """
-        kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
-        with self._connection.cursor() as cursor:
-            listed = cursor.execute(
-                "SELECT name, concat_ws('|', principal, ledger_id, released_at, digest) "
-                f"FROM {STORE_NAME}.dpduck.releases WHERE kind IN ({kinds}) "
-                "ORDER BY principal <> 'owner', ledger_id, name"
-            ).fetchall()
-        return {row[0]: row[1] for row in listed}
-
-    def view(self, name: str) -> ReleasedRows:
-        """Returns a private view with its comments, without the number of its ledger entry: that is for the owner."""
-        found = self.view_with_entry(name)
-        return replace(found, comment=None if found.comment is None else LEDGER_ENTRY.sub("", found.comment))
-
-    def view_with_entry(self, name: str) -> ReleasedRows:
-        """Returns a private view with its comments, all that they say."""
-        table = f"{STORE_NAME}.main.{quote_identifier(name)}"
-        with self._connection.cursor() as cursor:
-            if name not in self.views():
-                accepted = meant_or(name, list(self.views()), "a name of dp_releases()")
-                raise Refusal(f"there is no private view {name!r}", accepted=accepted)
-            found = _fetched(cursor, f"FROM {table}")
-            comment = cursor.execute(
-                "SELECT comment FROM duckdb_tables() WHERE database_name = $1 AND table_name = $2", [STORE_NAME, name]
-            ).fetchone()
-            comments = cursor.execute(
-                "SELECT comment FROM duckdb_columns() WHERE database_name = $1 AND schema_name = 'main' "
-                "AND table_name = $2 ORDER BY column_index",
-                [STORE_NAME, name],
-            ).fetchall()
-        return ReleasedRows(
-            found.columns, found.table, comment[0] if comment else None, tuple(row[0] for row in comments)
-        )
-
-    def end(self) -> None:
-        """Sends away whoever waits for a place; what is at work is finished."""
-        self._places.close()
-        self._reading.close()
-
-    def owner(self, action: str, argument: str | None) -> ReleasedRows:
-        """Returns the answer to a dp function for the owner, who is held to no grid and no quota."""
-        try:
-            sql = called(self._engine, OWNER, action, argument).sql
-        finally:
-            self._known.forget()  # whatever it was: a policy may be another one now
-        with self._connection.cursor() as cursor:
-            return _fetched(cursor, sql)
-
-    def verify(self) -> int:
-        """Reads the whole ledger again; how many entries it has."""
-        self._engine.ledger.verify()
-        return len(self._engine.ledger.entries())
-
-    def view_records(self) -> ReleasedRows:
-        """Lists the store's private views, for publishing."""
-        with self._connection.cursor() as cursor:
-            return _fetched(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
-
-    def close(self) -> None:
-        """Lets go of the database and of the store."""
-        self._connection.close()
-
-    def _note(self, step: str) -> None:
-        """Acts on the steps of a release: places, room, and a point of the grid before the end."""
-        principal = getattr(self._charging, "principal", None)
-        if principal is None:  # the owner, whom nothing is hidden from
-            return
-        if step == STORED:
-            self._give_room_back(principal)
-        elif step == WAITING:  # who only waits takes nobody's place, not even their own
-            self._give_place_back(principal)
-        elif step in (CHARGED, PAID):
-            self._grid.looked()
-        elif step in ANSWERS_COMPUTED:
-            self._grid.looked()
-            self._hold(principal)
-        elif step == BEFORE_STORING:
-            self._hold(principal)
-
-    def _hold(self, principal: str) -> None:
-        """Waits for the grid; whoever only waits takes nobody's place."""
-        if self._grid.holds():
-            self._give_place_back(principal)
-            self._grid.hold()
-
-    def _give_place_back(self, principal: str) -> None:
-        if getattr(self._charging, "placed", False):
-            self._charging.placed = False
-            self._places.give_back(principal)
-
-    def _take_room(self, principal: str, rows: int | None) -> int:
-        """Room for a release, before its charge; how many rows more there is room for after it.
-
-        What is not stored yet counts as well. rows: 0 where answers decide how many it has: it has room while anything
-        is left. None to ask alone.
-        """
-        with self._lock:  # one after the other, from the look to the note
-            releases, kept = self._engine.kept_by(principal)
-            left = self._quota.rows - kept - self._coming_rows[principal]
-            if rows is None:
-                return max(0, left)
-            for present, most, wanted, what in (
-                (releases + self._coming[principal], self._quota.releases, 1, "releases"),
-                (self._quota.rows - left, self._quota.rows, max(1, rows), "rows"),
-            ):
-                if present + wanted > most:
-                    raise Refusal(
-                        f"{principal} keeps {present} {what} in the store already, and this is {wanted} more",
-                        accepted=f"at most {most}; questions that were asked before are answered as they were",
-                    )
-            self._charging.coming = rows
-            self._coming[principal] += 1
-            self._coming_rows[principal] += rows
-        return left - rows
-
-    def _give_room_back(self, principal: str) -> None:
-        rows, self._charging.coming = getattr(self._charging, "coming", None), None
-        if rows is not None:
-            with self._lock:
-                self._coming[principal] -= 1
-                self._coming_rows[principal] -= rows
+# What messages between the public database and the vault say; how they are written: see runner_process. None is ever
+# run.
 
 
-def _opened(database: Path) -> duckdb.DuckDBPyConnection:
-    try:
-        return duckdb.connect(
-            str(database),
-            read_only=True,
-            config={
-                "python_enable_replacements": "false",
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-            },
-        )
-    except duckdb.Error as error:
-        if "version number" in str(error):
-            raise StoreError(
-                f"the database was written by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: "
-                "a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'); "
-                f"COPY FROM DATABASE {quote_identifier(database.stem)} TO copy"
-            ) from None
-        raise StoreError(
-            "the database cannot be opened: it is no DuckDB file, or another process writes to it; "
-            "accepted: a DuckDB file that no other process has open for writing"
-        ) from None
+def rows_message(rows: ReleasedRows) -> Message:
+    """Returns all of released rows but its table."""
+    return {"columns": rows.columns, "comment": rows.comment, "comments": rows.comments}
 
 
-def _fetched(
-    cursor: duckdb.DuckDBPyConnection, sql: str, most: int | None = None, most_bytes: int | None = None
-) -> ReleasedRows:
-    cursor.execute(SMALL_BUFFER)
-    relation = cursor.sql(sql)
-    columns = tuple(zip(distinct(relation.columns), map(str, relation.types), strict=True))
-    batches: list[pa.RecordBatch] = []
-    count = size = 0
-    with relation.to_arrow_reader(ROWS_AT_ONCE if most_bytes is None else READ_AT_ONCE) as reader:
-        schema = reader.schema
-        for batch in reader:
-            batches.append(batch)
-            count, size = count + batch.num_rows, size + batch.nbytes
-            if most is not None and count > most:
-                raise Refusal("the result has too many rows", accepted=f"at most {most}")
-            if most_bytes is not None and size > most_bytes:
-                raise Refusal("the result is too large", accepted=f"at most {most_bytes} bytes")
-    return ReleasedRows(columns, pa.Table.from_batches(batches, schema))
+def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
+    """Reads rows from what rows_message and its table were."""
+    columns = tuple((str(name), str(kind)) for name, kind in message["columns"])
+    return ReleasedRows(columns, table, message["comment"], tuple(message["comments"]))
+
+
+def reply_from(message: Message) -> Reply:
+    """Returns a Reply from its fields."""
+    return Reply(message["key"], message["charged"], message["refused"])

@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from dpduck.database.attached import store_files
-from dpduck.engine.functions import UNEXPECTED
+from dpduck.engine.macros import UNEXPECTED
 from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid
+from dpduck.server.local_vault import LocalVault
+from dpduck.server.owner_door import OwnerDoor, door_path
 from dpduck.server.runner_process import Message, packed, unpacked
-from dpduck.server.vault import LocalVault, Vault
-from dpduck.server.vault_client import OwnerDoor, door_path, rows_message
+from dpduck.server.vault import Vault, rows_message
+from dpduck.trusted.rows.worker import do_without_pandas
 from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, StoreError
 
@@ -187,4 +189,5 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
 
 
 if __name__ == "__main__":
+    do_without_pandas()
     sys.exit(main(sys.argv[1:]))

@@ -13,8 +13,8 @@ from math import prod
 from typing import TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpduck.values.arrays import IntegerArray
 
@@ -94,7 +94,7 @@ class HadamardFactor:
 class MatrixFactor:
     """Any integer matrix: a level of a tree, Haar rows, a searched strategy; dense, or in compressed rows."""
 
-    entries: IntegerArray | sparse.csr_array
+    entries: IntegerArray | scipy.sparse.csr_array
 
     def __post_init__(self) -> None:
         if self.entries.ndim != 2 or self.entries.dtype != np.int64:

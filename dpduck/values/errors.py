@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOTHING_PRIVATE = "no table with a privacy policy is read"
+"""The beginning of the refusal of statements that are no question about private rows at all."""
+
 
 class DpduckError(Exception):
     """Base of every error that dpduck raises; its text never contains private data.

@@ -93,7 +93,7 @@ def test_progress_is_shown_to_whoever_looks(clinic: Path, monkeypatch: pytest.Mo
     assert "%" not in run("prepare", clinic, "visits").stderr
     with dpduck.connect(clinic) as connection:
         connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits UNPREPARE')").fetchall()
-    monkeypatch.setattr("dpduck.commands.sys", Terminal())
+    monkeypatch.setattr("dpduck.commands.preparing.sys", Terminal())
     told = run("prepare", clinic, "visits").stderr
     for step in ("reading rows", "numbering units", "sorting rows", "counting again", "closing the file"):
         assert f"table 1: {step} .. " in told

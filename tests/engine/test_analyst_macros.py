@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.functions import install_analyst_macros
+from dpduck.engine.macros import install_analyst_macros
 from dpduck.planning.recovery.intervals import ErrorLaw, margin
 from dpduck.trusted.noise.law import NoiseKind
 from tests.support.clinics import macro_names

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import shipped_texts
+from dpduck.engine.macros import shipped_texts
 from tests.support.clinics import Clinic, by
 
 

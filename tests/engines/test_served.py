@@ -11,8 +11,8 @@ import dpduck
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
+from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
-from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import CANARY, CUBE, Served, count, serving_flight
 from tests.server.statement_lists import statements

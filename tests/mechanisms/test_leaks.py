@@ -15,7 +15,7 @@ import pytest
 
 import dpduck
 from dpduck.database.releases import Asked
-from dpduck.engine import functions
+from dpduck.engine import functions, macros
 from dpduck.engine.functions import OWNER, engine_of
 from dpduck.mechanisms.cubes import measure as release_module
 from dpduck.trusted.private.counting import count_exactly
@@ -290,7 +290,7 @@ def test_an_unexpected_failure_before_the_charge_is_told_in_one_line(
     """A defect of ours quotes nothing either, and charges nothing."""
     monkeypatch.setattr("dpduck.engine.engine.analyse", quoting(ValueError))
     message = planted.refused(by("sex"))
-    assert message == functions.UNEXPECTED
+    assert message == macros.UNEXPECTED
 
 
 def test_plans_hold_no_estimate_of_private_tables(planted: Clinic) -> None:

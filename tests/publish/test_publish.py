@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from dpduck.database.cursors import Caller
-from dpduck.engine.functions import shipped_names
+from dpduck.engine.macros import shipped_names
 from dpduck.publish.publish import exchanged, publish
 from dpduck.server.principals import PrincipalBook
 from dpduck.trusted.ledger.secrets import SecretsFile

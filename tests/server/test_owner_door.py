@@ -16,8 +16,8 @@ import duckdb
 import pytest
 
 from dpduck.database.attached import StoreFiles, store_files
-from dpduck.server.vault import LocalVault
-from dpduck.server.vault_client import LONGEST, OwnerDoor, door_path, owner_of_server
+from dpduck.server.local_vault import LocalVault
+from dpduck.server.owner_door import LONGEST, OwnerDoor, door_path, owner_of_server
 from tests.server.served import CUBE, add_principals, make_clinic, serving_flight
 from tests.server.shell import eventually
 

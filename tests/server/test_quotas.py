@@ -19,10 +19,10 @@ import pytest
 from dpduck.publish.postgres import load_extension
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits, Quota, TimeGrid, parse_size
+from dpduck.server.local_vault import LocalVault
 from dpduck.server.public_database import YOUNG, Kept, Size
 from dpduck.server.quack import QuackListener
 from dpduck.server.runner_process import packed, unpacked
-from dpduck.server.vault import LocalVault
 from dpduck.server.vault_process import TOO_MUCH, Crew, answer_all
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import NoAudit, Served, add_principals, ask, count, make_clinic, open_served

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from dpduck.database.cursors import Caller
-from dpduck.engine.functions import shipped_names
+from dpduck.engine.macros import shipped_names
 from dpduck.server import syntax
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
+from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
-from dpduck.server.vault import LocalVault
 from dpduck.values.errors import DpduckError
 from tests.server.served import Served, ask, count, open_served
 

@@ -10,7 +10,7 @@ import dpduck
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
-from dpduck.server.vault import LocalVault
+from dpduck.server.local_vault import LocalVault
 from tests.server.served import Served, add_principals, make_clinic
 
 

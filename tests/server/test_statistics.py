@@ -9,7 +9,7 @@ import duckdb
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
-from dpduck.server.vault import LocalVault
+from dpduck.server.local_vault import LocalVault
 from dpduck.values.errors import DpduckError
 from tests.server.served import Served, add_principals, ask, make_clinic
 from tests.server.test_served_releases import POLICY

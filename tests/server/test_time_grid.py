@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from dpduck.server.limits import TimeGrid, next_point
-from dpduck.server.vault import LocalVault
+from dpduck.server.local_vault import LocalVault
 from tests.server.served import Served, ask, count, open_served
 from tests.server.test_served_releases import POLICY
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook, parse_until
-from dpduck.server.vault import LocalVault
 from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import DpduckError, PermissionRefusal, StoreError
 from tests.server.served import Served, count, make_clinic
@@ -40,7 +40,7 @@ def test_a_file_of_a_newer_duckdb_is_named(
     def refused(*_given: object, **_options: object) -> None:
         raise duckdb.IOException(f"IO Error: {said}")
 
-    monkeypatch.setattr("dpduck.server.vault.duckdb.connect", refused)
+    monkeypatch.setattr("dpduck.server.local_vault.duckdb.connect", refused)
     with pytest.raises(StoreError, match=f"by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: a"):
         LocalVault(database)
 

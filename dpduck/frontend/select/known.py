@@ -29,10 +29,7 @@ from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.errors import Refusal
-
-NOTHING_PRIVATE = "no table with a privacy policy is read"
-"""The beginning of the refusal of statements that are no question about private rows at all."""
+from dpduck.values.errors import NOTHING_PRIVATE, Refusal
 
 _FLOATS = ("FLOAT", "DOUBLE")
 

@@ -13,7 +13,7 @@ from math import exp, expm1, log1p, pi, sqrt
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import log_ndtr
+import scipy
 
 from dpduck.database.sandbox import sandbox
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
@@ -156,7 +156,7 @@ def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
         share = float(np.exp(-terms * terms / (2 * variance)).sum()) / normaliser(variance)
         return share * (1 - MARGIN), share * (1 + MARGIN) + SMALLEST
     place = (start - 0.5) / sigma
-    share = exp(log_ndtr(-place))
+    share = exp(scipy.special.log_ndtr(-place))
     loose = MARGIN + (max(place, 12.0) ** 2 + 1) / (12 * variance)
     return share * (1 - loose), share * (1 + loose) + SMALLEST
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
 from dpduck.frontend.select.known import Condition
@@ -63,16 +63,18 @@ def axes_of(sizes: dict[str, int], together: Iterable[Sequence[str]]) -> Axes:
 class _Part:
     """What one key asks along its axis: rows over the key's labels. codes: the label of each code of the axis."""
 
-    factor: Factor | sparse.csr_array
+    factor: Factor | scipy.sparse.csr_array
     codes: NDArray[np.int64]
 
     @property
-    def rows(self) -> sparse.csr_array:
+    def rows(self) -> scipy.sparse.csr_array:
         """Returns rows over the codes of the axis."""
         held = np.flatnonzero(self.codes >= 0)
         labels = _matrix(self.factor)
         entries = (np.ones(len(held)), (self.codes[held], held))
-        return sparse.csr_array(labels @ sparse.csr_array(entries, shape=(labels.shape[1], len(self.codes))))
+        return scipy.sparse.csr_array(
+            labels @ scipy.sparse.csr_array(entries, shape=(labels.shape[1], len(self.codes)))
+        )
 
     @property
     def whole(self) -> bool:
@@ -80,32 +82,32 @@ class _Part:
         return np.array_equal(self.codes, np.arange(len(self.codes)))
 
 
-def _matrix(factor: Factor | sparse.csr_array) -> sparse.csr_array:
-    if isinstance(factor, sparse.csr_array):
+def _matrix(factor: Factor | scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    if isinstance(factor, scipy.sparse.csr_array):
         return factor
     if isinstance(factor, MatrixFactor):
-        return sparse.csr_array(factor.entries).astype(np.float64)
+        return scipy.sparse.csr_array(factor.entries).astype(np.float64)
     if isinstance(factor, IdentityFactor):
-        return sparse.csr_array(sparse.eye_array(factor.size))
+        return scipy.sparse.csr_array(scipy.sparse.eye_array(factor.size))
     columns = factor.apply(np.eye(factor.size, dtype=np.int64), 0)
-    return sparse.csr_array(columns.astype(np.float64))
+    return scipy.sparse.csr_array(columns.astype(np.float64))
 
 
 def _along(parts: Sequence[_Part], kept: NDArray[np.bool_] | None) -> Along:
     """Returns all that is asked along one axis, of the codes that are seen."""
-    if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, (MatrixFactor, sparse.csr_array)):
+    if len(parts) == 1 and parts[0].whole and not isinstance(parts[0].factor, (MatrixFactor, scipy.sparse.csr_array)):
         factor = parts[0].factor
         if kept is None or isinstance(factor, IdentityFactor):
             return Along(factor, kept)
     size = len(parts[0].codes) if parts else len(kept if kept is not None else ())
-    rows = sparse.csr_array(np.ones((1, size)))
+    rows = scipy.sparse.csr_array(np.ones((1, size)))
     for part in parts:  # a row of each, and of all their products: what is asked of both at once
         own = part.rows
-        rows = sparse.csr_array(
-            sparse.vstack([own.multiply(rows[[number]]) for number in range(rows.shape[0])], format="csr")
+        rows = scipy.sparse.csr_array(
+            scipy.sparse.vstack([own.multiply(rows[[number]]) for number in range(rows.shape[0])], format="csr")
         )
     if kept is not None:
-        rows = sparse.csr_array(rows.multiply(kept.astype(np.float64)[None, :]))
+        rows = scipy.sparse.csr_array(rows.multiply(kept.astype(np.float64)[None, :]))
     rows.eliminate_zeros()
     rows.sort_indices()
     return Along(rows=rows)
@@ -196,7 +198,7 @@ class Asked:
     shape: of its keys in the order of the axes. order: of these keys, as they are released.
     """
 
-    along: dict[int, sparse.csr_array]
+    along: dict[int, scipy.sparse.csr_array]
     shape: tuple[int, ...]
     order: tuple[int, ...]
 
@@ -235,13 +237,13 @@ def asked(axes: Axes, question: Question, grouping_set: Sequence[int], condition
     return Asked(along, tuple(lengths), tuple(int(place) for place in np.argsort(order)) if order else ())
 
 
-def _kept(one: Along) -> sparse.csr_array:
+def _kept(one: Along) -> scipy.sparse.csr_array:
     size = 0 if one.plain is None else one.plain.size
     held = np.ones(size) if one.kept is None else one.kept.astype(np.float64)
-    return sparse.csr_array(sparse.diags_array(held))
+    return scipy.sparse.csr_array(scipy.sparse.diags_array(held))
 
 
-def _labels(key: Key) -> Factor | sparse.csr_array:
+def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
     """Returns the released cells of a key: its labels, or intervals of them."""
     size = len(key.labels)
     if not key.shape:
@@ -251,4 +253,4 @@ def _labels(key: Key) -> Factor | sparse.csr_array:
     lengths = workload.stops - workload.starts
     columns = np.concatenate([np.arange(a, b) for a, b in zip(workload.starts, workload.stops, strict=True)])
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lengths), size))
+    return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lengths), size))

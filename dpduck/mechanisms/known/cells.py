@@ -8,7 +8,7 @@ from itertools import compress
 from math import ceil, log2
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dpduck.database.measured import Measured
 from dpduck.frontend.select.known import conjuncts
@@ -47,7 +47,7 @@ def cells_of(measured: Measured, question: Question) -> list[Cells]:
 def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cells:
     sizes = list(question.sizes)
     knowledge = Knowledge(sizes, list(_seen(measured, aggregate)))
-    everything = {place: sparse.csr_array(sparse.eye_array(size)) for place, size in enumerate(sizes)}
+    everything = {place: scipy.sparse.csr_array(scipy.sparse.eye_array(size)) for place, size in enumerate(sizes)}
     found = knowledge.answer(everything)
     estimates = found.estimates.ravel()
     quantum = 2.0 ** (ceil(log2(float(np.abs(estimates).sum()) + 1)) - 50)

@@ -18,8 +18,8 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
 from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated, spread
@@ -117,7 +117,7 @@ class FitProblem:
         return tables, calibrated(self.tree, tables)[1]
 
     @cached_property
-    def small(self) -> tuple[list[int], sparse.csr_array, list[int]]:
+    def small(self) -> tuple[list[int], scipy.sparse.csr_array, list[int]]:
         """Returns cliques of few cells, what lifts parameters to the cells of them all, and where each one ends."""
         places, rows, ends = [], [np.zeros(0, np.int64)], [0]
         lengths = [np.zeros(1, np.int64)]
@@ -135,7 +135,7 @@ class FitProblem:
             ends.append(ends[-1] + cells)
         indices, parameters = np.concatenate(rows), max(self.places[one].stop for one in self.sets)
         entries = np.ones(len(indices)), indices, np.cumsum(np.concatenate(lengths))
-        return places, sparse.csr_array(entries, shape=(ends[-1], parameters)), ends
+        return places, scipy.sparse.csr_array(entries, shape=(ends[-1], parameters)), ends
 
     @cached_property
     def whole(self) -> Whole:

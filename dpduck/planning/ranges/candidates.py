@@ -8,7 +8,7 @@ from functools import cached_property
 from time import monotonic
 
 import numpy as np
-from scipy.linalg import cholesky, eigh
+import scipy
 
 from dpduck.algebra.ranges import RangeWorkload
 from dpduck.planning.ranges.hierarchy import (
@@ -258,7 +258,7 @@ def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
     raised = gram + RIDGE * np.trace(gram) / size * np.eye(size)
     with one_thread():
         _, inner, total, bound = _iterate(raised, _multipliers(raised, deadline), deadline, GAP)
-    return GaussianOptimum(cholesky(inner), total, bound)
+    return GaussianOptimum(scipy.linalg.cholesky(inner), total, bound)
 
 
 def _multipliers(gram: FloatArray, deadline: float) -> FloatArray:
@@ -283,7 +283,7 @@ def _iterate(
     steps: list[FloatArray] = []
     for _ in range(MOST_STEPS):
         root = np.sqrt(multipliers)
-        values, vectors = eigh(root[:, None] * gram * root, check_finite=False, driver="evd")
+        values, vectors = scipy.linalg.eigh(root[:, None] * gram * root, check_finite=False, driver="evd")
         singular = np.sqrt(np.maximum(values, 1e-15 * values[-1]))
         best_bound = max(best_bound, float(singular.sum() ** 2 / multipliers.sum()))
         diagonal = (vectors * vectors) @ singular

@@ -13,8 +13,7 @@ from functools import cached_property
 from math import exp
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import minimize
+import scipy
 from threadpoolctl import threadpool_limits
 
 from dpduck.algebra.ranges import RangeWorkload
@@ -49,11 +48,11 @@ class Hierarchy:
         """Per level: the node that holds each position 0..n; n lies past the last node."""
         return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
 
-    def level_entries(self, level: int) -> sparse.csr_array:
+    def level_entries(self, level: int) -> scipy.sparse.csr_array:
         """Returns the integer 0/1 matrix of one level, shape (nodes, n)."""
         bounds = self.boundaries[level]
         ones = np.ones(self.size, dtype=np.int64)
-        return sparse.csr_array((ones, np.arange(self.size), bounds), shape=(len(bounds) - 1, self.size))
+        return scipy.sparse.csr_array((ones, np.arange(self.size), bounds), shape=(len(bounds) - 1, self.size))
 
 
 def balanced_hierarchy(size: int, branching: int) -> Hierarchy:
@@ -197,13 +196,13 @@ class Haar:
         """Per level but the last: the nodes that are split, in the order of the rows."""
         return tuple(np.flatnonzero(np.diff(first) == 2) for first in self.tree.first_child)
 
-    def group_entries(self, group: int) -> sparse.csr_array:
+    def group_entries(self, group: int) -> scipy.sparse.csr_array:
         """Returns the integer matrix of one group, shape (rows, n)."""
         if group == 0:
             return self.tree.level_entries(0)
         below = self.tree.level_entries(group)
         left = self.tree.first_child[group - 1][self.split[group - 1]]
-        return sparse.csr_array(below[left] - below[left + 1])
+        return scipy.sparse.csr_array(below[left] - below[left + 1])
 
 
 def haar_wavelet(size: int) -> Haar:
@@ -343,7 +342,9 @@ def _descend(start: FloatArray, energies: FloatArray, lengths: FloatArray, norm:
         total, whole = terms.sum(), shares.sum()
         return float(np.log(total) + power * np.log(whole)), slopes / total + power / whole
 
-    best = minimize(value, np.maximum(start, floor), jac=True, method="L-BFGS-B", bounds=[(f, None) for f in floor])
+    best = scipy.optimize.minimize(
+        value, np.maximum(start, floor), jac=True, method="L-BFGS-B", bounds=[(f, None) for f in floor]
+    )
     shares = np.where(best.x < DROPPED * best.x.sum(), 0.0, best.x)
     shares[-1] = best.x[-1]
     return float(best.fun), shares / shares.sum()

@@ -17,10 +17,8 @@ from math import sqrt
 from time import monotonic
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
-from scipy.optimize import minimize
 
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.planning.ranges.hierarchy import Haar, Hierarchy, haar_variances, hierarchy_variances, one_thread
@@ -59,7 +57,7 @@ class RangeStrategy:
         return np.array(self.norms(norm), dtype=np.float64) / self.shares
 
     @cached_property
-    def bucket_matrices(self) -> tuple[FloatArray | sparse.csr_array, ...]:
+    def bucket_matrices(self) -> tuple[FloatArray | scipy.sparse.csr_array, ...]:
         """Returns each group over buckets, shape (rows, buckets), sparse where its factor is."""
         first = self.boundaries[:-1]
         held = (factor.entries if isinstance(factor, MatrixFactor) else matrix_of(factor) for factor in self.factors)
@@ -96,17 +94,17 @@ def matrix_of(factor: Factor) -> IntegerArray:
     return factor.apply(np.eye(factor.size, dtype=np.int64), 0)
 
 
-def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | sparse.csr_array) -> Factor:
+def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | scipy.sparse.csr_array) -> Factor:
     """Returns the factor over n values of integer rows over buckets; values outside the buckets get zeros."""
     rows = entries.shape[0]
     buckets = len(boundaries) - 1
     inside = boundaries[-1] - boundaries[0]
     columns = np.arange(boundaries[0], boundaries[-1])
     ones = np.ones(inside, dtype=np.int64)
-    spread = sparse.csr_array(
+    spread = scipy.sparse.csr_array(
         (ones, (np.repeat(np.arange(buckets), np.diff(boundaries)), columns)), shape=(buckets, size)
     )
-    wide = sparse.csr_array(sparse.csr_array(entries) @ spread)
+    wide = scipy.sparse.csr_array(scipy.sparse.csr_array(entries) @ spread)
     wide.eliminate_zeros()
     if rows * size > SMALL and wide.nnz * 8 < rows * size:
         return MatrixFactor(wide)
@@ -117,7 +115,7 @@ def identity_over(size: int, boundaries: IndexArray) -> Factor:
     """Counts each bucket by itself."""
     if len(boundaries) == size + 1:
         return IdentityFactor(size)
-    return factor_over(size, boundaries, sparse.eye_array(len(boundaries) - 1, dtype=np.int64, format="csr"))
+    return factor_over(size, boundaries, scipy.sparse.eye_array(len(boundaries) - 1, dtype=np.int64, format="csr"))
 
 
 # The inverse of a normal matrix A'WA, or its pseudo-inverse where the strategy does not determine every
@@ -130,8 +128,8 @@ SINGULAR = 1e-6
 def cholesky_factor(normal: FloatArray) -> tuple[FloatArray, bool] | None:
     """Returns a factor for scipy's cho_solve, or None where the matrix is singular to working precision."""
     try:
-        factor: tuple[FloatArray, bool] = cho_factor(normal)
-    except LinAlgError:
+        factor: tuple[FloatArray, bool] = scipy.linalg.cho_factor(normal)
+    except scipy.linalg.LinAlgError:
         return None
     diagonal = np.abs(factor[0].diagonal())
     return factor if diagonal.min() >= SINGULAR * diagonal.max() else None
@@ -140,7 +138,11 @@ def cholesky_factor(normal: FloatArray) -> tuple[FloatArray, bool] | None:
 def covariance_of(normal: FloatArray) -> FloatArray:
     """Returns the covariance of the least-squares estimate of least norm."""
     factor = cholesky_factor(normal)
-    inverse: FloatArray = pinvh(normal, rtol=SINGULAR**2) if factor is None else cho_solve(factor, np.eye(len(normal)))
+    inverse: FloatArray = (
+        scipy.linalg.pinvh(normal, rtol=SINGULAR**2)
+        if factor is None
+        else scipy.linalg.cho_solve(factor, np.eye(len(normal)))
+    )
     return inverse
 
 
@@ -185,7 +187,7 @@ def _terms(theta: FloatArray, workload: RangeWorkload) -> tuple[float, FloatArra
     """Returns the total, diagonal of D, M^-1 (its eigenvalues are at least 1), Theta G, M^-1 Theta G Theta'."""
     scale = 1 + theta.sum(axis=0)
     unit = np.eye(len(theta))
-    inverse = cho_solve(cho_factor(unit + theta @ theta.T), unit)
+    inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(unit + theta @ theta.T), unit)
     rows_gram = workload.times_gram(theta * scale) * scale
     solved = inverse @ (rows_gram @ theta.T)
     total = float(workload.gram_diagonal @ (scale * scale) - np.trace(solved))
@@ -244,7 +246,9 @@ def descend(theta: FloatArray, workload: RangeWorkload, deadline: float, steps: 
         bounds = [(0.0, None)] * len(free)
         options = {"maxiter": steps, "ftol": GAIN, "maxcor": 10}
         start = theta.ravel()[free]
-        minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=in_time, options=options)
+        scipy.optimize.minimize(
+            value, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=in_time, options=options
+        )
     return best
 
 

@@ -19,9 +19,8 @@ from math import prod
 from typing import cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.linalg import eigh, lapack, qr, solve_triangular
 
 from dpduck.planning.variance import adjoint, gram
 from dpduck.trusted.operators import CentredFactor, HadamardFactor, IdentityFactor
@@ -117,7 +116,7 @@ def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDAr
     """Scales that make the diagonal ones; eigenvalues and vectors in them, and which of these are not rounding."""
     diagonal = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    values, vectors = eigh(matrix * scale * scale[:, None])
+    values, vectors = scipy.linalg.eigh(matrix * scale * scale[:, None])
     return scale, values, vectors, values > NULL * max(values[-1], 1.0)
 
 
@@ -156,7 +155,7 @@ def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]
     """Tells how many rows a level adds to more precise ones, and an order of columns of which the first show them."""
     if not below.size:
         return 0, np.arange(below.shape[1])
-    found, order = qr(below, mode="r", pivoting=True, check_finite=False)
+    found, order = scipy.linalg.qr(below, mode="r", pivoting=True, check_finite=False)
     return int(np.count_nonzero(np.abs(np.diag(found)) > CUT * longest)), order
 
 
@@ -164,10 +163,10 @@ def _reflected(columns: FloatArray, table: FloatArray) -> FloatArray:
     """Q' times a table, where QR is some columns; reflections one after the other, never Q itself."""
     if not len(columns) or not table.shape[1]:
         return table.copy()
-    _, _, work, _ = lapack.dgeqrf(columns, -1)
-    factored, tau, _, _ = lapack.dgeqrf(columns, int(work[0]))
-    found, work, _ = lapack.dormqr("L", "T", factored, tau, table, -1)
-    found, _, _ = lapack.dormqr("L", "T", factored, tau, table, int(work[0]))
+    _, _, work, _ = scipy.linalg.lapack.dgeqrf(columns, -1)
+    factored, tau, _, _ = scipy.linalg.lapack.dgeqrf(columns, int(work[0]))
+    found, work, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, -1)
+    found, _, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, int(work[0]))
     return np.asarray(found)
 
 
@@ -176,18 +175,18 @@ def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArra
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
     root = np.zeros((rank, size))
-    root[:, columns[:rank]] = solve_triangular(square, np.eye(rank), trans="T")
+    root[:, columns[:rank]] = scipy.linalg.solve_triangular(square, np.eye(rank), trans="T")
     estimates = []
     for solver in solvers:
         one = np.zeros((size, size))
-        one[columns[:rank]] = solve_triangular(square, solver)
+        one[columns[:rank]] = scipy.linalg.solve_triangular(square, solver)
         estimates.append(one)
     null = None
     if rank < size:
         basis = np.zeros((size, size - rank))
-        basis[columns[:rank]] = -solve_triangular(square, rest)
+        basis[columns[:rank]] = -scipy.linalg.solve_triangular(square, rest)
         basis[columns[rank:]] = np.eye(size - rank)
-        null = np.ascontiguousarray(qr(basis, mode="economic")[0].T)
+        null = np.ascontiguousarray(scipy.linalg.qr(basis, mode="economic")[0].T)
     return Block(tuple(estimates), None, root, np.ones(size), null)
 
 
@@ -232,14 +231,14 @@ class Along:
 
     plain: Kin | None = None
     kept: NDArray[np.bool_] | None = None
-    rows: sparse.csr_array | None = None
+    rows: scipy.sparse.csr_array | None = None
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
         """Returns equal for factors that ask the same."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
-        rows = cast(sparse.csr_array, self.rows)
+        rows = cast(scipy.sparse.csr_array, self.rows)
         return rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes()
 
     def back(self, answers: FloatArray, axis: int) -> FloatArray:
@@ -247,7 +246,7 @@ class Along:
         if isinstance(self.plain, IdentityFactor) and self.kept is None:
             return answers
         if self.plain is None:
-            rows, moved = cast(sparse.csr_array, self.rows), np.moveaxis(answers, axis, 0)
+            rows, moved = cast(scipy.sparse.csr_array, self.rows), np.moveaxis(answers, axis, 0)
             flat = rows.T @ moved.reshape(len(moved), -1)
             return np.moveaxis(np.asarray(flat).reshape(rows.shape[1], *moved.shape[1:]), 0, axis)
         found = adjoint(self.plain, answers, axis)
@@ -306,15 +305,15 @@ class Axis:
         return np.moveaxis(moved - means[self.atom], 0, axis)
 
     @cached_property
-    def _indicators(self) -> sparse.csr_array:
+    def _indicators(self) -> scipy.sparse.csr_array:
         places = (np.arange(len(self.atom)), self.atom)
-        return sparse.csr_array((np.ones(len(self.atom)), places), shape=(len(self.atom), len(self.sizes)))
+        return scipy.sparse.csr_array((np.ones(len(self.atom)), places), shape=(len(self.atom), len(self.sizes)))
 
-    def atoms_of(self, weights: sparse.csr_array) -> FloatArray:
+    def atoms_of(self, weights: scipy.sparse.csr_array) -> FloatArray:
         """Returns rows of weights times U."""
         return np.asarray((weights @ self._indicators).todense(), np.float64) / self.ones
 
-    def contrast_norms(self, weights: sparse.csr_array) -> FloatArray:
+    def contrast_norms(self, weights: scipy.sparse.csr_array) -> FloatArray:
         """Returns the squared length of the contrasts that rows of weights have inside of each atom, shape (rows,
         atoms).
         """
@@ -329,7 +328,7 @@ class Axis:
         if along is None:
             return np.outer(ones, ones)
         if along.plain is None:
-            lumped = self.lumped(np.asarray(cast(sparse.csr_array, along.rows).todense(), np.float64), 1)
+            lumped = self.lumped(np.asarray(cast(scipy.sparse.csr_array, along.rows).todense(), np.float64), 1)
             return lumped.T @ lumped
         alpha, beta = cast(tuple[int, int], gram(along.plain))
         block = np.diag(alpha * self._kept(along)) + beta * np.outer(ones, ones)
@@ -380,7 +379,7 @@ def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
     """Returns the atoms of codes after one more factor has told them apart; each has a number from 0 on."""
     columns = None if along.kept is None else along.kept.tolist()
     if along.plain is None:
-        by_code = sparse.csc_array(cast(sparse.csr_array, along.rows))
+        by_code = scipy.sparse.csc_array(cast(scipy.sparse.csr_array, along.rows))
         by_code.sort_indices()
         bounds = zip(by_code.indptr, by_code.indptr[1:], strict=False)
         columns = [by_code.indices[a:b].tobytes() + by_code.data[a:b].tobytes() for a, b in bounds]

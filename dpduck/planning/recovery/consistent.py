@@ -18,10 +18,8 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import linprog, nnls
-from scipy.sparse.linalg import splu
 
 from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
 from dpduck.planning.variance import centre, spread_evenly
@@ -56,17 +54,17 @@ def nearest_consistent(
     return tuple(base + moved.reshape(base.shape) for base, moved in zip(start, correction, strict=True))
 
 
-def coordinates(lattice: Lattice) -> sparse.csr_array:
+def coordinates(lattice: Lattice) -> scipy.sparse.csr_array:
     """Returns the matrix from ANOVA coordinates to the cells of the family's marginals, one below another,
     row-major.
     """
     lengths = np.rint(lattice.products(np.asarray(lattice.sizes) - 1.0)).astype(np.intp)
     offsets = np.cumsum(lengths) - lengths
     blocks = [_block(lattice, number, offsets, int(lengths.sum())) for number in lattice.family.tolist()]
-    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+    return scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))
 
 
-def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int) -> sparse.csr_array:
+def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int) -> scipy.sparse.csr_array:
     """Returns one marginal's rows: the Kronecker product of corner matrices, its columns sent to their coordinates."""
     names = lattice.sets[number]
     sizes = [lattice.sizes[lattice.attributes.index(attribute)] for attribute in names]
@@ -76,26 +74,28 @@ def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int)
         place = tuple(slice(1, None) if inside else 0 for inside in held)
         found = columns[place]
         columns[place] = offsets[lattice.numbers[subset]] + np.arange(found.size).reshape(found.shape)
-    block = sparse.csr_array(np.ones((1, 1)))
+    block = scipy.sparse.csr_array(np.ones((1, 1)))
     for size in sizes:
-        block = sparse.csr_array(sparse.kron(block, _corner(size), format="csr"))
-    return sparse.csr_array((block.data, columns.ravel()[block.indices], block.indptr), shape=(block.shape[0], width))
+        block = scipy.sparse.csr_array(scipy.sparse.kron(block, _corner(size), format="csr"))
+    return scipy.sparse.csr_array(
+        (block.data, columns.ravel()[block.indices], block.indptr), shape=(block.shape[0], width)
+    )
 
 
-def _corner(size: int) -> sparse.csr_array:
+def _corner(size: int) -> scipy.sparse.csr_array:
     """Counts by value from (total, counts of the other values): the first value is the total less the others."""
     corner = np.eye(size)
     corner[0, 1:] = -1.0
-    return sparse.csr_array(corner)
+    return scipy.sparse.csr_array(corner)
 
 
-def _least_sum(design: sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
+def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
     """theta that minimises sum of weights |residual - design theta|: residual = design theta + over - under."""
     cells, rank = design.shape
-    identity = sparse.eye_array(cells, format="csr")
-    solved = linprog(
+    identity = scipy.sparse.eye_array(cells, format="csr")
+    solved = scipy.optimize.linprog(
         np.concatenate([np.zeros(rank), weights, weights]),
-        A_eq=sparse.hstack([design, identity, -identity], format="csr"),
+        A_eq=scipy.sparse.hstack([design, identity, -identity], format="csr"),
         b_eq=residual,
         bounds=[(None, None)] * rank + [(0, None)] * (2 * cells),
         method="highs-ipm",
@@ -103,15 +103,15 @@ def _least_sum(design: sparse.csr_array, residual: FloatArray, weights: FloatArr
     return _solution(solved, rank)
 
 
-def _least_maximum(design: sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
+def _least_maximum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
     """theta that minimises the largest of weights |residual - design theta|: one more variable bounds them all."""
     rank = design.shape[1]
-    width = sparse.csr_array(1 / weights[:, None])
-    upper = sparse.hstack([design, -width], format="csr")
-    lower = sparse.hstack([-design, -width], format="csr")
-    solved = linprog(
+    width = scipy.sparse.csr_array(1 / weights[:, None])
+    upper = scipy.sparse.hstack([design, -width], format="csr")
+    lower = scipy.sparse.hstack([-design, -width], format="csr")
+    solved = scipy.optimize.linprog(
         np.concatenate([np.zeros(rank), [1.0]]),
-        A_ub=sparse.vstack([upper, lower], format="csr"),
+        A_ub=scipy.sparse.vstack([upper, lower], format="csr"),
         b_ub=np.concatenate([residual, -residual]),
         bounds=[(None, None)] * rank + [(0, None)],
         method="highs-ipm",
@@ -120,7 +120,7 @@ def _least_maximum(design: sparse.csr_array, residual: FloatArray, weights: Floa
 
 
 def _nearest_to_start(
-    design: sparse.csr_array, residual: FloatArray, weights: FloatArray, optimum: FloatArray
+    design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray, optimum: FloatArray
 ) -> FloatArray:
     """Returns the theta of least weighted squares among all that reach the least maximum, or that optimum where none is
     found.
@@ -128,11 +128,13 @@ def _nearest_to_start(
     The bounds on weights (residual - design theta) that theta = 0 violates are few, in the worst tables alone. They
     are met by the least move, and then so are those that this move violates.
     """
-    scaled = sparse.csr_array(sparse.diags_array(weights) @ design)
+    scaled = scipy.sparse.csr_array(scipy.sparse.diags_array(weights) @ design)
     target = weights * residual
     least = float(np.abs(target - scaled @ optimum).max())
-    solve = splu(sparse.csc_array(scaled.T @ scaled)).solve
-    both = sparse.csr_array(sparse.vstack([scaled, -scaled]))  # both theta >= bounds: below the maximum on either side
+    solve = scipy.sparse.linalg.splu(scipy.sparse.csc_array(scaled.T @ scaled)).solve
+    both = scipy.sparse.csr_array(
+        scipy.sparse.vstack([scaled, -scaled])
+    )  # both theta >= bounds: below the maximum on either side
     bounds = np.concatenate([target, -target]) - least * (1 + TIGHT)
     theta, held = np.zeros(design.shape[1]), np.zeros(0, dtype=np.intp)
     for _ in range(MOST_STAGES):
@@ -152,7 +154,7 @@ def _multipliers(products: FloatArray, bounds: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(products)
     roots = vectors * np.sqrt(np.maximum(values, 0))
     scale = float(np.abs(bounds).max())
-    found, _ = nnls(np.vstack([roots.T, bounds / scale]), np.append(np.zeros(len(bounds)), 1.0))
+    found, _ = scipy.optimize.nnls(np.vstack([roots.T, bounds / scale]), np.append(np.zeros(len(bounds)), 1.0))
     multipliers: FloatArray = found * scale / max(1 - float(bounds @ found) / scale, SMALLEST)
     return multipliers
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import ceil, erfc, exp, log, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -64,7 +64,7 @@ JUMPY = 2.0
 def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
     """Returns the margin of cells that combine several noises of one kind."""
     outside = 1.0 - float(confidence)
-    usual = float(-ndtri(outside / 2))
+    usual = float(-scipy.special.ndtri(outside / 2))
     if noise is NoiseKind.LAPLACE:
         usual = max(usual, log(1 / outside) / sqrt(2))
     return SumMargin(1 / sqrt(outside), usual)
@@ -123,7 +123,7 @@ def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
         table = _summed_tails(noise.parameter) / 2
         tails = table[np.minimum(above - 1, len(table) - 1)]
     else:
-        tails = ndtr((0.5 - above) / sqrt(noise.parameter))
+        tails = scipy.special.ndtr((0.5 - above) / sqrt(noise.parameter))
     found: FloatArray = np.where(starts > 0, tails, 1 - tails)
     return found
 

@@ -24,8 +24,8 @@ from math import prod
 from typing import TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpduck.planning.recovery.atoms import NOTHING, Block, Kinds, Seen, atoms_of_axis, levels_of
 from dpduck.values.arrays import FloatArray
@@ -83,7 +83,7 @@ class Knowledge:
         """Tells how many atoms the largest block has, over all axes."""
         return prod(len(axis.sizes) for axis in self._axes)
 
-    def answer(self, asked: Mapping[int, sparse.csr_array], errors_alone: bool = False) -> Found:
+    def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> Found:
         """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others.
 
         errors_alone: estimates are 0, as for what is planned, since errors do not depend on what was measured.
@@ -235,7 +235,7 @@ def _outer(parts: Sequence[FloatArray]) -> FloatArray:
     return found
 
 
-def _contracted(rows: FloatArray | sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
+def _contracted(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
     """Returns rows times a table along one of its axes."""
     moved = np.moveaxis(table, axis, 0)
     summed = np.asarray(rows @ moved.reshape(len(moved), -1))

@@ -7,10 +7,8 @@ from itertools import product
 from typing import TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.linalg import cho_solve
-from scipy.sparse.linalg import lsmr
 
 from dpduck.algebra.lattice import close_downward
 from dpduck.planning.plan import Measurement, Plan, measured_kinds, padded
@@ -254,7 +252,7 @@ def recover_haar(haar: Haar, noisy: Noisy) -> FloatArray:
 # Generalised least squares for any strategy: a Cholesky factor of A'WA, LSMR where that is singular or too
 # large.
 
-Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | sparse.csr_array"
+Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | scipy.sparse.csr_array"
 
 TOLERANCE = 1e-12
 """LSMR stops when its residuals are this small relative to the data: errors far below the noise, which is 1 there."""
@@ -279,13 +277,13 @@ def _solve_by_cholesky(
 ) -> FloatArray | None:
     """Normal equations with one step of refinement; None where they are singular."""
     size = matrices[0].shape[1]
-    whitened = sparse.vstack(_whitened(matrices, variances), format="csr")
+    whitened = scipy.sparse.vstack(_whitened(matrices, variances), format="csr")
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
     factor = cholesky_factor((whitened.T @ whitened).toarray())
     if factor is None:
         return None
-    values = cho_solve(factor, whitened.T @ answers)
-    values += cho_solve(factor, whitened.T @ (answers - whitened @ values))
+    values = scipy.linalg.cho_solve(factor, whitened.T @ answers)
+    values += scipy.linalg.cho_solve(factor, whitened.T @ (answers - whitened @ values))
     solved: FloatArray = values.reshape(size, *noisy[0].shape[1:])
     return solved
 
@@ -294,20 +292,22 @@ def solve_sparse(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
     """Returns the same by LSMR (Fong, Saunders 2011) on the whitened matrix; rank-deficient strategies included."""
-    whitened = sparse.vstack(_whitened(matrices, variances), format="csr")
+    whitened = scipy.sparse.vstack(_whitened(matrices, variances), format="csr")
     rows, size = whitened.shape
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
     columns = []
     for answer in answers.T:
-        found = lsmr(whitened, answer, atol=TOLERANCE, btol=TOLERANCE, conlim=0.0, maxiter=4 * (rows + size))
+        found = scipy.sparse.linalg.lsmr(
+            whitened, answer, atol=TOLERANCE, btol=TOLERANCE, conlim=0.0, maxiter=4 * (rows + size)
+        )
         columns.append(found[0])
     solved: FloatArray = np.stack(columns, axis=1).reshape(size, *noisy[0].shape[1:])
     return solved
 
 
-def _whitened(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[sparse.csr_array]:
+def _whitened(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[scipy.sparse.csr_array]:
     """Returns each matrix divided by its noise's standard deviation."""
     return [
-        sparse.csr_array(matrix).astype(np.float64) / variance**0.5
+        scipy.sparse.csr_array(matrix).astype(np.float64) / variance**0.5
         for matrix, variance in zip(matrices, variances, strict=True)
     ]

@@ -20,8 +20,8 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpduck.algebra.lattice import WORD, Lattice, MarginalWorkload
 from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
@@ -199,7 +199,7 @@ def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
     return np.asarray(np.where(codes[found] == wanted, found + lattice.offsets[order], -1), dtype=np.intp)
 
 
-def sparse_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> sparse.csr_array:
+def sparse_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> scipy.sparse.csr_array:
     """1 where a view contains one of the components kept: subsets of each view looked up level by level."""
     orders = views.sum(axis=1)
     rows, columns = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
@@ -216,7 +216,7 @@ def sparse_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> sp
     renumbered[kept] = np.arange(len(kept))
     row, column = np.concatenate(rows), renumbered[np.concatenate(columns)]
     row, column = row[column >= 0], column[column >= 0]
-    return sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(views), len(kept)))
+    return scipy.sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(views), len(kept)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ import signal
 import struct
 import sys
 import time
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,19 @@ def allowed(seconds: float, rows: int, planning: float) -> float:
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
 
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas, installed or not."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not needed here", name=fullname)
+
+
+def do_without_pandas() -> None:
+    """Keeps DuckDB from importing pandas, as it does where a parameter is bound: 0.3 s and 90 MB in every process."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
 def serve(threads: int, memory: int, space: int, least: int) -> None:
     """Answers frames until standard input ends; whatever is not an ordinary failure of an expression ends it, too.
 
@@ -245,5 +259,6 @@ def serve(threads: int, memory: int, space: int, least: int) -> None:
 
 
 if __name__ == "__main__":
+    do_without_pandas()
     os.chdir("/")
     serve(*map(int, sys.argv[1:5]))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.engine.functions import MACROS
+from dpduck.engine.macros import MACROS
 from dpduck.planning.choose import plan_workload
 from dpduck.trusted.noise.law import NoiseKind
 from tests.mechanisms.cubes.cubes import SMALL, ask, explained, protected_visits

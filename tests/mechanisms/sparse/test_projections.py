@@ -11,7 +11,8 @@ import pytest
 
 from dpduck.algebra.hashing import evaluate
 from dpduck.database.cursors import Caller
-from dpduck.engine.functions import engine_of, shipped_names, shipped_texts
+from dpduck.engine.functions import engine_of
+from dpduck.engine.macros import shipped_names, shipped_texts
 from dpduck.mechanisms.release import Releaser
 from dpduck.publish.publish import publish
 from dpduck.values.errors import PermissionRefusal

@@ -16,9 +16,9 @@ import pytest
 import dpduck
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
+from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.sessions import Sessions
-from dpduck.server.vault import LocalVault
 from dpduck.server.web import listener, pages
 from dpduck.server.web.listener import Connections, WebListener
 from dpduck.server.web.requests import REFUSED, place_of, set_cookie

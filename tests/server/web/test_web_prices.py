@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from dpduck.database.cursors import DEARER, FREE_OF_CHARGE, Caller
-from dpduck.server.vault import LocalVault
+from dpduck.server.local_vault import LocalVault
 from dpduck.server.web import asking
 from dpduck.server.web.asking import Offers, Prices, is_offer
 from dpduck.values.errors import Refusal

@@ -1,0 +1,68 @@
+"""Prepares tables for the owner, with progress: for dpduck prepare, and for dpduck serve --prepare."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+import duckdb
+
+from dpduck.commands import one_line
+from dpduck.engine.connection import load
+from dpduck.frontend.text.names import in_sql
+from dpduck.values.errors import DpduckError, Refusal
+
+BEFORE = {
+    "reading rows": 0.0, "numbering units": 0.35, "sorting rows": 0.4, "counting again": 0.75, "closing the file": 0.95,
+}  # fmt: skip
+"""Which part of the time passes before each step: measured once, for the estimate of what is left."""
+
+
+def prepared_tables(
+    database: Path, store: Path | None, tables: Sequence[str], *, read_only: bool = False
+) -> Iterator[str]:
+    """Prepares tables, all with a policy where none is named, in one moment, and says what was done."""
+    number, began = 0, time.monotonic()
+
+    def tell(step: str) -> None:
+        nonlocal number, began
+        if step == "preparing":
+            number, began = number + 1, time.monotonic()
+        if step in BEFORE and sys.stderr.isatty():
+            part, passed = BEFORE[step], time.monotonic() - began
+            left = f", about {passed * (1 - part) / part:.0f} s left" if part else ""
+            click.secho(f"table {number}: {step} .. {part:.0%}{left}", fg="cyan", err=True)
+
+    with duckdb.connect(str(database), read_only=read_only) as connection:
+        load(connection, store, steps=tell)
+        known = [in_sql(row[0]) for row in connection.execute("SELECT table_name FROM dp_policies()").fetchall()]
+        ask = "SELECT status FROM dp(?)"
+        yield from preparing(lambda text: connection.execute(ask, [text]).fetchall()[0][0], tables, known)
+
+
+def preparing(ask: Callable[[str], str], named: Sequence[str], known: Sequence[str]) -> Iterator[str]:
+    """Asks for tables to be prepared, in one moment: those that are named, or all known ones that can be prepared.
+
+    ask: carries a statement of the owner's out.
+    """
+    tables = named or known
+    if not tables:
+        yield "no table has a privacy policy: nothing was prepared"
+        return
+    try:
+        yield ask(f"ALTER PRIVACY POLICY ON {', '.join(tables)} PREPARE")
+        return
+    except (DpduckError, duckdb.Error):
+        if named or len(tables) == 1:
+            raise
+    failed = 0
+    for table in tables:
+        try:
+            yield ask(f"ALTER PRIVACY POLICY ON {table} PREPARE")
+        except (DpduckError, duckdb.Error) as error:
+            failed += 1
+            yield f"not prepared: {one_line(error)}"
+    raise Refusal(f"{failed} of {len(tables)} tables were not prepared", accepted="the names of those that shall be")

@@ -1,0 +1,186 @@
+"""The owner's door to a vault that serves: a socket in the file system that only the owner's account can open.
+
+The vault's process listens, not the public one: what comes in here may do everything that the owner may. Clients are
+dpduck's own commands, which find the door beside the store and use it instead of the files that the vault has open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpduck.database.attached import StoreFiles
+from dpduck.engine.macros import UNEXPECTED
+from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.server.local_vault import LocalVault
+from dpduck.server.runner_process import Message, create_table, packed, unpacked
+from dpduck.server.vault import ReleasedRows, rows_from, rows_message
+from dpduck.trusted.ledger.copies import state_directory
+from dpduck.values.errors import DpduckError, StoreError
+
+LONGEST = 100
+"""Bytes that the name of a socket may have, on every system."""
+
+_AT_ONCE, _LONGEST_QUESTION = 8, 2**24
+
+
+def door_path(files: StoreFiles) -> Path | None:
+    """Returns the path of a store's door: beside it, or in the state directory (long names); None in memory."""
+    if files.store is None:
+        return None
+    store = files.store.resolve()
+    beside = store.with_name(f"{store.stem}_owner")
+    if len(os.fsencode(beside)) <= LONGEST:
+        return beside
+    state = state_directory(os.environ)
+    name = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+    return None if state is None else state / f"{name}_owner"
+
+
+class OwnerDoor:
+    """Listens for the owner; safe to close at any time."""
+
+    def __init__(self, vault: LocalVault, path: Path) -> None:
+        self._vault, self._path = vault, path
+        self._places = threading.BoundedSemaphore(_AT_ONCE)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of a server that was killed: this one has the store
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            self._listener.bind(str(path))
+        finally:
+            os.umask(before)
+        self._listener.listen()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        """Listens no longer."""
+        self._path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if not _same_account(client) or not self._places.acquire(blocking=False):
+                client.close()
+                continue
+            threading.Thread(target=self._serve, args=(Connection(client.detach()),), daemon=True).start()
+
+    def _serve(self, pipe: Connection) -> None:
+        try:
+            with suppress(EOFError, OSError, ValueError), pipe:
+                while True:
+                    message, _ = unpacked(pipe.recv_bytes(_LONGEST_QUESTION))
+                    pipe.send_bytes(self._answered(message))
+        finally:
+            self._places.release()
+
+    def _answered(self, message: Message) -> bytes:
+        operations: dict[str, Callable[..., Any]] = {
+            "call": self._vault.owner,
+            "verify": self._vault.verify,
+            "views": self._vault.views,
+            "view": self._vault.view_with_entry,
+            "releases": self._vault.view_records,
+        }
+        try:
+            found = operations[message["do"]](*message["with"])
+        except DpduckError as error:
+            return packed({"error": str(error)})
+        except Exception:  # whatever it says could quote data
+            return packed({"error": UNEXPECTED})
+        if isinstance(found, ReleasedRows):
+            return packed(rows_message(found), found.table)
+        return packed({"value": found})
+
+
+def _same_account(client: socket.socket) -> bool:
+    """Tells whether the other end is the same user of this machine, or root; the file's mode decides where nobody can
+    say.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", found)
+    return user in (os.getuid(), 0)
+
+
+class Owner:
+    """What the owner asks of a vault that serves."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._pipe = Connection(client.detach())
+
+    def close(self) -> None:
+        self._pipe.close()
+
+    def call(self, action: str, argument: str | None) -> ReleasedRows:
+        """Returns the answer to a dp function, as the owner."""
+        return rows_from(*self._asked("call", action, argument))
+
+    def verify(self) -> int:
+        """Reads the whole ledger again; how many entries it has."""
+        return int(self._asked("verify")[0]["value"])
+
+    def store(self) -> duckdb.DuckDBPyConnection:
+        """Returns a connection with a copy of the private views, and of what is known about them, attached as
+        `store`.
+        """
+        connection = duckdb.connect(":memory:")
+        connection.execute("ATTACH ':memory:' AS store")
+        connection.execute("CREATE SCHEMA store.dpduck")
+        records = rows_from(*self._asked("releases"))
+        create_table(connection, "store.dpduck.releases", list(records.columns), records.table)
+        for name in self._asked("views")[0]["value"]:
+            _copy(connection, name, rows_from(*self._asked("view", name)))
+        return connection
+
+    def _asked(self, operation: str, *given: Any) -> tuple[Message, Any]:
+        try:
+            self._pipe.send_bytes(packed({"do": operation, "with": given}))
+            message, table = unpacked(self._pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise StoreError("the server ended meanwhile; accepted: the same command again") from None
+        if "error" in message:
+            raise StoreError(str(message["error"]))
+        return message, table
+
+
+def owner_of_server(files: StoreFiles) -> Owner | None:
+    """Returns the door of the server that serves a store; None where nobody serves it."""
+    path = door_path(files)
+    if path is None or not path.is_socket():
+        return None
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        client.connect(str(path))
+    except OSError:
+        client.close()
+        return None
+    return Owner(client)
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, name: str, rows: ReleasedRows) -> None:
+    table = f"store.main.{quote_identifier(name)}"
+    create_table(connection, table, list(rows.columns), rows.table)
+    if rows.comment:
+        connection.execute(f"COMMENT ON TABLE {table} IS {quote_text(rows.comment)}")
+    for (column, _), comment in zip(rows.columns, rows.comments, strict=False):
+        if comment:
+            connection.execute(f"COMMENT ON COLUMN {table}.{quote_identifier(column)} IS {quote_text(comment)}")
