@@ -110,8 +110,11 @@ COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals 
 RULES := test_papers test_benchmarks test_house test_import_direction test_reading_list
 ONCE := $(NEVER:%=--ignore=tests/%) $(patsubst %,--ignore=tests/%.py,$(ALONE) $(COVERAGE) $(RULES))
 
+# PART=3: of every three test functions one, with one set of its values, by a fresh seed, which is printed.
+SAMPLE := $(if $(PART),--sample $(PART):$(shell echo $$$$))
 test-duckdb2: $(DUCKDB2)
-	$(BIN2)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(ONCE)
+	$(if $(SAMPLE),@echo 'make test-duckdb2 PART=$(PART) SAMPLE="$(SAMPLE)" runs the same again')
+	$(BIN2)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(ONCE) $(SAMPLE)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/python -m ruff check
@@ -133,7 +136,7 @@ bench: $(DEVELOPMENT)
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 audit: $(DEVELOPMENT)
-	$(BIN)/python -m pytest $(WORKERS) -m audit
+	$(BIN)/python -m pytest $(WORKERS) -m 'audit or sampled' --every-value
 
 # Spark's own processes, which need Java 17: behind Spark Connect, and in the process of the tests.
 engines: $(SPARK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
 from tests.support.clinics import Clinic, by
+from tests.support.samples import PART, of_functions, of_values
 
 SEARCHES = (
     "dpduck.planning.views.objective",
@@ -38,6 +40,39 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dpduck")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds what says how much of the suite runs; without them, a third of the values of tests marked `sampled`."""
+    parser.addoption("--every-value", action="store_true", help="all values of tests marked sampled")
+    parser.addoption("--sample", metavar="PART:SEED", help="one of every PART functions, with one of its values")
+
+
+def pytest_configure() -> None:
+    """Chooses a seed before xdist starts its workers, which all collect the same."""
+    os.environ.setdefault("DPDUCK_SAMPLE", str(secrets.randbelow(10**6)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not in the sample."""
+    names, kept = [item.nodeid for item in items], set[str]()
+    if config.getoption("--every-value"):
+        return
+    if given := config.getoption("--sample"):
+        kept = of_functions(names, *map(int, given.split(":")))
+    else:
+        marked = [item.nodeid for item in items if item.get_closest_marker("sampled")]
+        kept = set(names).difference(marked) | of_values(marked, PART, int(os.environ["DPDUCK_SAMPLE"]))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Says how to run the same part of the suite again."""
+    if not config.getoption("--every-value"):
+        terminalreporter.write_line(
+            f"a third of the values of sampled tests: DPDUCK_SAMPLE={os.environ['DPDUCK_SAMPLE']}"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -138,6 +138,7 @@ def test_every_benchmark_is_tried() -> None:
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 
+@pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of peers
 @pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")  # of DuckDB 2.0, about speed
 @pytest.mark.parametrize(

@@ -380,6 +380,8 @@ def open_service(
     vault = vault or VaultProcess(database, store, keeping)
     try:
         public = PublicDatabase(limits, prepare=prepare)
+        if isinstance(vault, VaultProcess):  # which began before, beside the public database
+            vault.wait()
         gate = Gate(vault, public, audit, limits)
         gate.sync()
     except BaseException:

@@ -52,16 +52,20 @@ class _Ended(StoreError):
 
 
 class VaultProcess:
-    """A vault in a process of its own; safe to use from many threads."""
+    """A vault in a process of its own, which begins here and is waited for when it is asked; safe for many threads."""
 
     def __init__(self, database: Path, store: Path | None = None, keeping: Keeping | None = None) -> None:
         self._arguments = [str(database), "" if store is None else str(store), json.dumps(asdict(keeping or Keeping()))]
         self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
-        self._waiting: dict[int, Future[Answer]]
-        self._ended: threading.Event
+        self._waiting, self._ended = dict[int, Future[Answer]](), threading.Event()
         self._closing = False
-        self._pipe, self._process = self._started()
+        self._begin()
+
+    def wait(self) -> None:
+        """Waits until the process is ready; StoreError where it cannot be."""
+        with self._lock:
+            self._require_ready()
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
@@ -119,7 +123,8 @@ class VaultProcess:
                 self._process.kill()  # one that hung up may still be on its way out
                 self._process.wait()
                 self._socket.close()
-                self._pipe, self._process = self._started()
+                self._begin()
+            self._require_ready()
             waiting = self._waiting
             waiting[number] = future
             try:
@@ -141,27 +146,34 @@ class VaultProcess:
             raise StoreError(str(message["error"]))
         return message, table
 
-    def _started(self) -> tuple[Connection, subprocess.Popen[bytes]]:
+    def _begin(self) -> None:
+        """Starts the process, and does not wait until it is ready."""
         self._socket, theirs = socket.socketpair()
-        ours = Connection(os.dup(self._socket.fileno()))
+        self._pipe = Connection(os.dup(self._socket.fileno()))
+        # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
+        self._waiting, self._ended = {}, threading.Event()
+        self._is_ready = False
         command = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno()), *self._arguments]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))  # noqa: S603
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))  # noqa: S603
         theirs.close()
+
+    def _require_ready(self) -> None:
+        """Waits for the first message of the process, once."""
+        if self._is_ready:
+            return
         try:
-            message, _ = unpacked(ours.recv_bytes())
+            message, _ = unpacked(self._pipe.recv_bytes())
         except (EOFError, OSError):
-            process.wait()
+            self._process.wait()
             raise StoreError(
                 "the vault's process could not start; accepted: a database that this user can read"
             ) from None
         if "failed" in message:
-            process.wait()
-            ours.close()
+            self._process.wait()
+            self._pipe.close()
             raise StoreError(str(message["failed"]))
-        # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
-        self._waiting, self._ended = {}, threading.Event()
-        threading.Thread(target=self._listen, args=(ours, self._waiting, self._ended), daemon=True).start()
-        return ours, process
+        self._is_ready = True
+        threading.Thread(target=self._listen, args=(self._pipe, self._waiting, self._ended), daemon=True).start()
 
     def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
         """Gives every answer to who waits for it; when the process ends, everybody is told."""

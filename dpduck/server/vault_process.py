@@ -53,6 +53,8 @@ def main(arguments: list[str]) -> int:
     sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o077)  # what DuckDB writes beside the store says what is in it
     pipe = Connection(int(descriptor))
+    if not json.loads(keeping)["engines"]:  # whose client needs it
+        do_without_pandas()
     try:
         vault = _opened(Path(database), Path(store) if store else None, json.loads(keeping))
     except DpduckError as error:
@@ -189,5 +191,4 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
 
 
 if __name__ == "__main__":
-    do_without_pandas()
     sys.exit(main(sys.argv[1:]))

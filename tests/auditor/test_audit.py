@@ -97,6 +97,7 @@ PARTS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("columns", PARTS)
 def test_a_unit_of_several_columns_is_somebody(columns: str, kind: str) -> None:

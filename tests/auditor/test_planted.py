@@ -40,6 +40,7 @@ def audited(pairs: Pairs, one: Planted, word: str, runs: int) -> Finding:
     return audit_case(pairs[one.kind], Case("", one.statement), word, settings, Workers())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("planted", ALL)
 def test_a_planted_weakness_is_found(pairs: Pairs, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tells too much is said to, whatever it is: noise, bounds, messages, shapes, prices, charges."""

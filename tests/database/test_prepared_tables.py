@@ -109,6 +109,7 @@ def test_each_new_epoch_reads_the_rows_anew(hospital: duckdb.DuckDBPyConnection)
     assert "epoch 2)" in dp(hospital, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("later", ["orders NEW EPOCH", "lines NEW EPOCH", "orders SET DOMAIN sex IN (0, 1)"])
 @pytest.mark.parametrize("first", [("orders", "lines"), ("lines", "orders"), ("lines, orders",)])
 def test_one_unit_never_has_rows_of_two_moments(

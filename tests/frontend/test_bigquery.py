@@ -36,6 +36,7 @@ def as_rows(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: [str(value) for value in row if isinstance(value, str)])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("golden", STATEMENTS, ids=str)
 def test_conformance(golden: Golden, university: duckdb.DuckDBPyConnection) -> None:
     """A statement of BigQuery's is answered rightly, or refused with the pinned reason and nothing charged."""

@@ -52,6 +52,7 @@ def shape(result: duckdb.DuckDBPyConnection, analysis: Analysis) -> str:
     return ", ".join(f"{column[0]} {types.get(str(column[1]), column[1])}" for column in result.description or ())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("golden", ACCEPTED, ids=str)
 def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lowering is right: the request is the pinned one, the answer is DuckDB's own without the clause."""

@@ -56,6 +56,7 @@ def clinic_with_clamps(clinic: Clinic, unit: str) -> Clinic:
     return odd
 
 
+@pytest.mark.sampled
 @UNITS
 def test_no_value_decides_whether_an_aggregate_fails(open_clinic: OpenClinic, unit: str) -> None:
     """Over no rows and over hostile rows, aggregates of raising expressions have the same outcome and charge."""

@@ -169,6 +169,7 @@ def end_between(database: Path, step: str, statement: str) -> None:
     assert done.returncode == 9
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("secrets", [False, True])
 @pytest.mark.parametrize("step", ["row committed", "charge returns", "after the noise"])
 def test_a_copy_from_between_charge_and_answer_gives_no_second_answer(

@@ -212,6 +212,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseExcept
         monkeypatch.setattr(release_module, place, quoting(error))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("place", "error"),
     [

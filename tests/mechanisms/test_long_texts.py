@@ -112,6 +112,7 @@ def outcome(case: Case, her: tuple[str, ...]) -> tuple[str, int]:
     return memory.outcome((*made, *her), policies, case.asked, case.memory)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_one_persons_text_decides_nothing(name: str) -> None:
     """Answered and charged once, with her and without."""

@@ -230,6 +230,7 @@ def same_outcomes(empty: Clinic, full: Clinic, statements: Sequence[str]) -> lis
 UNITS = pytest.mark.parametrize("unit", ["ROW", "who MAX ROWS 3", f"who MAX ROWS 3{PREPARED}"])
 
 
+@pytest.mark.sampled
 @UNITS
 def test_no_row_decides_whether_a_statement_fails(open_clinic: OpenClinic, unit: str) -> None:
     """Over no rows and over hostile rows, statements have the same outcome, charge and message."""

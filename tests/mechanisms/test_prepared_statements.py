@@ -30,6 +30,7 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("golden", ACCEPTED, ids=str)
 def test_golden_statements(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal: every accepted golden statement, each scan of it cell by cell."""
@@ -67,6 +68,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_statements_of_the_docs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal: the pages and the examples, with every table prepared as soon as it has a policy."""

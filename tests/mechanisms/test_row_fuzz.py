@@ -201,6 +201,7 @@ def pair() -> Iterator[Pair]:
         found.absent.close()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("place", PLACES)
 def test_a_row_that_raises_changes_nothing_else(pair: Pair, place: str) -> None:
     """At every place: answered with the row as without it, exactly so at a price that adds no noise."""
@@ -222,6 +223,7 @@ def test_a_row_that_raises_fails_no_other_release(pair: Pair, statement: str) ->
     assert isinstance(present, list) and isinstance(absent, list), (present, absent)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", ["kill", "allocate", "hang"])
 def test_a_row_that_ends_the_worker_changes_nothing_else(pair: Pair, mode: str) -> None:
     """The process dies, fills its memory or hangs on her row, and on hers alone."""

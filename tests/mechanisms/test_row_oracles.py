@@ -63,6 +63,7 @@ STATISTICS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MOVED)
 def test_what_is_written_in_try_stays_in_try(patients: Neighbours, name: str) -> None:
     """An expression that cannot be computed for one row is NULL there, wherever the optimizer would compute it."""
@@ -106,6 +107,7 @@ ENDS = r"CASE WHEN {her} THEN name END {match} '{pattern}' ESCAPE '{escape}'"
 ESCAPES = [("%\\", "\\"), ("%", "%"), ("a!!!", "!"), ("\\", "\\"), ("alice", "é"), ("_%_", "_")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("match", ["LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE", "SIMILAR TO"])
 @pytest.mark.parametrize(("pattern", "escape"), ESCAPES)
 def test_patterns_that_end_in_their_escape_are_refused(
@@ -138,6 +140,7 @@ OVER_COALESCE = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("select", OVER_COALESCE)
 def test_coalesce_never_writes_into_the_result_of_try(
     patients: Neighbours, monkeypatch: pytest.MonkeyPatch, select: str

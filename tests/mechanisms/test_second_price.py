@@ -165,6 +165,7 @@ def something_else(door: Door, ask: Ask[Any]) -> Sequence[Ask[Any]]:
 PRICES = {"too_often": "1.01", "with_less_noise": "1.02", "something_else": "1.03"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("change", [too_often, with_less_noise, something_else])
 def test_a_mechanism_measures_no_more_than_it_declared(

@@ -45,6 +45,7 @@ def moments(kind: str, her: bool) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("kind", ODD)
 def test_a_moment_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:
@@ -65,6 +66,7 @@ def test_a_moment_without_a_text_fails_nothing(kind: str, prepared: bool) -> Non
     assert shapes[0] == shapes[1] == [1, 0, 1, 1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("kind", ODD)
 def test_a_unit_without_a_text_fails_nothing(kind: str, prepared: bool) -> None:

@@ -88,6 +88,7 @@ STATEMENTS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_owner_statements_are_carried_out_once(open_clinic: Callable[..., Clinic], way: Way) -> None:
     """Each of a policy's whole life, one after the other: what is said is what was done, and a revision counts one."""

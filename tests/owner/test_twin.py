@@ -39,6 +39,7 @@ def statements_of(page: str, asking: bool) -> list[str]:
     return [one.strip() for one in statements if one.strip() and (MAKES.match(one.strip()) is None) == asking]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("page", PAGES)
 def test_every_accepted_statement_of_the_docs_runs_on_the_twin(page: str, tmp_path: Path) -> None:
     """The twin of a page's database, made by the command: every question and view of the page, unchanged."""

@@ -107,6 +107,7 @@ LEAST = {400: 349, 2000: 1837}
 RUNS = pytest.mark.parametrize("runs", [400, pytest.param(2000, marks=pytest.mark.audit)])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize("price", [Fraction(1, 5), Fraction(1), Fraction(5)])
 @pytest.mark.parametrize(("rows", "share"), [(5, 1.0), (20, 1.0), (20, 0.25), (2000, 0.5)])

@@ -101,6 +101,7 @@ VALUES = {
 }
 
 
+@pytest.mark.sampled
 @KINDS
 @pytest.mark.parametrize("scale", [0.4, 2.0, 10.0])
 @pytest.mark.parametrize("placed", VALUES)

@@ -116,6 +116,7 @@ PLANS = [
 REPEATS = 2000
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("noise", "amount", "strategy", "consistency"), PLANS)
 def test_recovered_cells_are_unbiased_with_the_errors_that_were_predicted(
     noise: NoiseKind, amount: Fraction, strategy: str, consistency: str

@@ -74,6 +74,7 @@ PRICES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("prices", PRICES.values(), ids=PRICES)
 def test_prices_far_apart_are_those_of_fractions(prices: tuple[float, ...]) -> None:
     """Estimates and errors to 1e-9, and what is determined, whatever the order and distance of prices."""

@@ -55,6 +55,7 @@ def test_up_to_three_way_counts_the_grand_total(sizes: tuple[int, ...], expected
     assert per_cell(plan) == pytest.approx(expected, rel=5e-4)
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(("sizes", "orders", "best"), [case for case in BEST_KNOWN if case[1] in {(1,), (2,)}])
 def test_one_and_two_way_marginals(sizes: tuple[int, ...], orders: tuple[int, ...], best: float) -> None:

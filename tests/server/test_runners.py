@@ -54,6 +54,7 @@ def resident(process: int | str = "self") -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", list(HEAVY))
 def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
     """In time, within memory, in one line; the server itself grows by nothing, and the next statement is answered."""

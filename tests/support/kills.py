@@ -15,6 +15,17 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse
+import scipy.special
+
+import dpduck.engine.connection
+from dpduck.trusted.rows.worker import do_without_pandas
+
+BEFORE_THE_FORK = (dpduck.engine.connection, scipy.linalg, scipy.optimize, scipy.sparse, scipy.special)
+"""What each child would import again."""
+
 
 def run_child(work: Callable[[int], None], word: str = "", patience: float = 0.0) -> list[str]:
     """Forks a child and returns the lines it reported; with a word, kills it so many seconds after it has said it."""
@@ -22,6 +33,7 @@ def run_child(work: Callable[[int], None], word: str = "", patience: float = 0.0
     process = os.fork()
     if process == 0:
         os.close(reading)
+        do_without_pandas()
         try:
             work(writing)
         except BaseException as error:

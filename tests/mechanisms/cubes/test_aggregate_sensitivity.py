@@ -77,6 +77,7 @@ def largest_moves(connection: duckdb.DuckDBPyConnection, statement: str, units: 
     return [(move, one.unit_bound * n) for move, one, n in zip(moves, found.measures, times, strict=True)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("aggregates", AGGREGATES)
 def test_no_unit_moves_a_table_by_more_than_is_claimed(stays: duckdb.DuckDBPyConnection, aggregates: str) -> None:
     """The claimed sensitivity of every aggregate holds over NULL, NaN, infinities and overflows, with and without

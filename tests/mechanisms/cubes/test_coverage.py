@@ -55,6 +55,7 @@ def check(clinic: Clinic, prices: Sequence[str], design: Design, runs: range) ->
     return sum(tally.looked for tally in together.values())
 
 
+@pytest.mark.sampled
 @NOISES
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
 def test_intervals_cover(clinics: dict[str, Clinic], noise: str, design: Design) -> None:

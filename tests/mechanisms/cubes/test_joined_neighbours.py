@@ -206,6 +206,7 @@ def small_units() -> Iterator[Rows]:
                 yield Rows(people, tuple((number, 1, kind) for number, kind in enumerate(kinds)), chosen)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_exhaustive_neighbours(trips: Trips, name: str) -> None:
     """Every small unit beside two others: they differ by at most m rows, and some unit differs by m."""

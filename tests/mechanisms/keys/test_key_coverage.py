@@ -53,6 +53,7 @@ def statement(noise: str, epsilon: float, tag: int, answer: str) -> str:
     )
 
 
+@pytest.mark.sampled
 @MANY
 @NOISES
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -135,6 +136,7 @@ def test_keys_near_the_threshold(noise: str) -> None:
         assert alone.too_few, f"{alone.share:.4f} of {alone.looked}"
 
 
+@pytest.mark.sampled
 @MANY
 @pytest.mark.parametrize("price", PRICES["Laplace"])
 @pytest.mark.parametrize("method", ["geometric", "threshold", "priority"])

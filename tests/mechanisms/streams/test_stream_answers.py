@@ -197,6 +197,7 @@ def test_persons_so_far(stays: Stays) -> None:
 CUBE = "SELECT came, ward, sex, GROUPING(ward, sex) AS level, count(*) AS n, sum(charge) AS charges FROM stays "
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("grouping", ["CUBE (ward, sex)", "ROLLUP (ward, sex)", "GROUPING SETS ((ward), (sex))"])
 def test_cubes_over_time(stays: Stays, strategy: str, grouping: str) -> None:

@@ -118,6 +118,7 @@ def test_gaussian_noise_loses_no_more_than_rho(strategy: str) -> None:
     assert far + FALSE_ALARM * error >= 0.97
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("price", ["epsilon = 1", "rho = 0.5"])
 def test_less_noise_is_found(price: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit's power, for each strategy: noise of 2/3 of the right scale fails it."""

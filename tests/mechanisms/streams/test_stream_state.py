@@ -105,6 +105,7 @@ def test_the_file_of_another_stream_or_store(tmp_path: Path) -> None:
     visits.con.close()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "change",
     [
@@ -176,6 +177,7 @@ def of_parts(column: str, source: str) -> Visits:
     return visits
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("source", ["visits", "notes"])
 @pytest.mark.parametrize(("column", "other"), [("INTEGER", "BOOLEAN"), ("BOOLEAN", "TINYINT"), ("INTEGER", "VARCHAR")])
 def test_a_part_of_a_unit_of_another_type_is_another_stream(column: str, other: str, source: str) -> None:

@@ -22,6 +22,7 @@ EXACT[: 7 * 100 : 7] = 60 + np.arange(100)  # 86 of them in the subset
 SCALE = Fraction(5)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "together", [True, pytest.param(False, marks=pytest.mark.audit)], ids=["at once", "one by one"]
 )

@@ -58,6 +58,7 @@ def whole(plan: SummaryPlan, runs: int = RUNS) -> tuple[Runs, np.ndarray]:
     return laborious_priorities(runs, EXACT, float(law.scale), law.theta, SIZE, np.random.default_rng(SEED))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PLANS)
 def test_the_highest_priorities_are_those_of_the_whole_table(name: str) -> None:
     """Which cells, how many, which values and which threshold, over 100,000 runs; false alarms below 4e-10."""

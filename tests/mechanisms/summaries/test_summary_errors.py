@@ -34,6 +34,7 @@ def view(method: str, tag: int, more: str = "", select: str = "") -> str:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("method", FILTERED)
 def test_rows_of_empty_cells_do_not_exclude_zero(trips: Clinic, method: str) -> None:
     """Many rows are noise that has passed the filter: 95 % intervals of at least 94 % of them hold 0, and those of
@@ -51,6 +52,7 @@ def test_rows_of_empty_cells_do_not_exclude_zero(trips: Clinic, method: str) -> 
     assert not empty.too_few and not occupied.too_few
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("method", FILTERED)
 @pytest.mark.parametrize("more", ["", ", total_epsilon = 0.1"])
 def test_sums_say_what_a_filter_has_lost(trips: Clinic, method: str, more: str) -> None:

@@ -82,6 +82,7 @@ def runs_of(method: str, table: np.ndarray, scale: Fraction = ONE) -> tuple[Runs
     return published(table, replace(plan, layers=laws), RUNS, keep)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("method", METHODS)
 def test_neighbours_are_alike(method: str) -> None:
     """No outcome tells two neighbours apart by more than epsilon = 1; false alarms below 3e-10.

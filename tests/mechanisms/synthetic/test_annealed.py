@@ -92,6 +92,7 @@ def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) 
     assert spent == plan.schedule.amount
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("rows", "epsilon", "draws"),
     [(500, "0.05", 20), (500, "0.2", 60), (500, "1", 40), (500, "5", 3), (20_000, "0.05", 5), (20_000, "5", 2)],

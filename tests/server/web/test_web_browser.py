@@ -39,6 +39,7 @@ def opened(browser: Browser, port: int, token: str, size: str = "desktop", schem
     return page
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("size", "scheme"), [("phone", "light"), ("phone", "dark"), ("tablet", "light"), ("desktop", "dark")]
 )

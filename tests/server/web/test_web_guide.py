@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dpduck.commands.command_line import main
+from dpduck.commands.serving import serve
 from tests.server.served import add_principals, make_clinic, serving_flight
 from tests.server.web.client import Browser
 from tests.support.ports import free_port
@@ -51,5 +52,5 @@ def test_the_guide_names_what_is_there() -> None:
         assert (root / name).is_file(), name
     for name in re.findall(r"\]\((pictures/\w+\.png)\)", GUIDE):
         assert (root / "docs" / name).is_file(), name
-    options = {option for parameter in main.commands["serve"].params for option in parameter.opts}
+    options = {option for parameter in serve.params for option in parameter.opts}
     assert set(re.findall(r"(?<!-)--[a-z][\w-]+", GUIDE)) - {"--share"} <= options

@@ -71,6 +71,7 @@ def rejected(drawn: NDArray[np.int64], expected: NDArray[np.float64]) -> bool:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
 @pytest.mark.parametrize("table", CELLS, ids=["empty", "skewed"])
 def test_the_law_is_the_claimed_one(query: Quantiles, table: list[list[int]]) -> None:

@@ -45,6 +45,7 @@ def total(found: dict[tuple[int, ...], list[int]]) -> int:
     return sum(count for counts in found.values() for count in counts)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", EQUAL)
 def test_where_rows_lie_does_not_decide(kind: str) -> None:
     """Equal values that differ, and have one hash: the same rows are joined in whatever order they lie.

@@ -172,6 +172,7 @@ def chosen(names: Iterable[str], often: Sequence[str]) -> list[ParameterSet]:
     return [pytest.param(name, marks=() if name in often else pytest.mark.audit) for name in names]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", chosen(TYPES, OFTEN))
 def test_a_row_of_extremes_decides_nothing(name: str) -> None:
     """Whatever type, at every place."""

@@ -248,6 +248,7 @@ def outcome(world: World, her: Sequence[str], asked: str, then: Sequence[str] = 
     return memory.outcome((*world.made, *her), (*world.policies, *then), asked)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_what_one_person_stores_decides_nothing(name: str) -> None:
     """Answered and charged once."""

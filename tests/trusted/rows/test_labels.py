@@ -54,6 +54,7 @@ def clinic(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection
         yield connection
 
 
+@pytest.mark.sampled
 def test_counts_are_those_of_the_table(clinic: duckdb.DuckDBPyConnection) -> None:
     """Conditions over one declared column or several, plain ones and others, of rows inside and outside."""
     statements = [key.format(condition) for key in KEYS for condition in CONDITIONS]

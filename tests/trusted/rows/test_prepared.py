@@ -131,6 +131,7 @@ def roomy(twins: dict[str, Twin]) -> dict[str, Twin]:
     return {name: replace(twin, max_rows=1000) for name, twin in twins.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("unit", ["who MAX ROWS 1", "who MAX ROWS 3", "who MAX ROWS 40", "ROW"])
 def test_counts_are_those_of_the_table(unit: str) -> None:
     """Units with few rows and with too many, values inside and outside of domains, NULL units, conditions, workers."""
@@ -160,6 +161,7 @@ def test_units_inside_of_domains_need_no_rank() -> None:
         assert differing(connection, STATEMENTS) == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [255, 256, 257])
 @pytest.mark.parametrize("more", ["", " WITH NULL", " WITH OTHER", " WITH NULL WITH OTHER"])
 def test_texts_are_what_they_were(size: int, more: str) -> None:
@@ -212,6 +214,7 @@ TIED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("type_name", sorted(TIED))
 @pytest.mark.parametrize("most", [1, 2])
 def test_rows_that_the_order_leaves_tied(type_name: str, most: int) -> None:

@@ -85,6 +85,7 @@ def test_random_double_ranges(start: Decimal, step: Decimal, count: int, values:
     assert [codes[edge] for edge in edges[:-1]] == list(range(count))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("with_edges", [False, True])
 @pytest.mark.parametrize(
     ("type_name", "start", "step"),

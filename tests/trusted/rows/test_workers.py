@@ -48,6 +48,7 @@ def texts(*bad: int, count: int = 100) -> pa.Table:
     return pa.table({"x": pa.array(["bad" if place in bad else f"n{place}" for place in range(count)])})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", ["raise", "kill", "allocate", "hang"])
 def test_a_row_that_fails_is_null_and_all_others_are_computed(
     faulty: Workers, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -84,6 +85,7 @@ def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeyp
         later.join()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_what_a_row_may_use_does_not_depend_on_those_beside_it(
     faulty: Workers, monkeypatch: pytest.MonkeyPatch, count: int

@@ -1,0 +1,40 @@
+"""Random parts of the suite, by a seed that is printed."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+PART = 3
+"""Of so many values of a test that is marked `sampled` one is tried."""
+
+
+def by_function(names: Sequence[str]) -> dict[str, list[str]]:
+    """Groups tests by their functions, both in order of names."""
+    functions = defaultdict(list)
+    for name in sorted(names):
+        functions[name.partition("[")[0]].append(name)
+    return functions
+
+
+def of_functions(names: Sequence[str], part: int, seed: int) -> set[str]:
+    """Returns one of every `part` functions, at random, with one of its values.
+
+    >>> names = ["a.py::one", "a.py::two[1]", "a.py::two[2]", "b.py::three"]
+    >>> len(of_functions(names, 1, 7)), len(of_functions(names, 3, 7))
+    (3, 1)
+    """
+    functions, chance = by_function(names), random.Random(seed)  # noqa: S311
+    chosen = chance.sample(list(functions), -(-len(functions) // part))
+    return {chance.choice(functions[name]) for name in chosen}
+
+
+def of_values(names: Sequence[str], part: int, seed: int) -> set[str]:
+    """Returns of every function one of every `part` values, at random.
+
+    >>> len(of_values(["a.py::one[1]", "a.py::one[2]", "a.py::one[3]", "a.py::two"], 3, 7))
+    2
+    """
+    chance = random.Random(seed)  # noqa: S311
+    return {name for found in by_function(names).values() for name in chance.sample(found, -(-len(found) // part))}
