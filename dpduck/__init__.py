@@ -29,3 +29,8 @@ def __getattr__(name: str) -> Any:
     from dpduck.engine import connection  # noqa: PLC0415
 
     return getattr(connection, name)
+
+
+def __dir__() -> list[str]:
+    """Lists what users import, for completion in notebooks."""
+    return __all__
