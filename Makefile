@@ -94,8 +94,10 @@ quick: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(QUICK) --ignore=tests/frontend/test_golden.py
 
 # pytest fails by itself when it finds no test at all.
+# What takes long is tried in turn, by a fresh seed that is printed; `make test PARTS=` runs all of it.
+PARTS ?= --values 3 --slow 3
 test: $(DEVELOPMENT)
-	$(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' --durations=10
+	$(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(PARTS) --durations=10
 
 # What another version of DuckDB cannot change is tested once. NEVER and ALONE never see it (tests/test_house.py holds
 # that). COVERAGE is decided by noise and recovery, after counts that other tests compare on both versions. The rest
@@ -136,7 +138,7 @@ bench: $(DEVELOPMENT)
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 audit: $(DEVELOPMENT)
-	$(BIN)/python -m pytest $(WORKERS) -m 'audit or sampled' --every-value
+	$(BIN)/python -m pytest $(WORKERS) -m 'audit or sampled'
 
 # Spark's own processes, which need Java 17: behind Spark Connect, and in the process of the tests.
 engines: $(SPARK)

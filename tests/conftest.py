@@ -18,7 +18,7 @@ from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
 from tests.support.clinics import Clinic, by
-from tests.support.samples import PART, of_functions, of_values
+from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
     "dpduck.planning.views.objective",
@@ -42,9 +42,14 @@ settings.register_profile(
 settings.load_profile("dpduck")
 
 
+PARTS = {"values": "sampled", "slow": "slow"}
+"""Options that leave out a part of the tests of a mark."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds what says how much of the suite runs; without them, a third of the values of tests marked `sampled`."""
-    parser.addoption("--every-value", action="store_true", help="all values of tests marked sampled")
+    """Adds what says how much of the suite runs: all of it by default, by a fresh seed where it is a part."""
+    parser.addoption("--values", type=int, default=1, help="one of so many values of tests marked sampled")
+    parser.addoption("--slow", type=int, default=1, help="one of so many functions marked slow")
     parser.addoption("--sample", metavar="PART:SEED", help="one of every PART functions, with one of its values")
 
 
@@ -55,24 +60,23 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is not in the sample."""
-    names, kept = [item.nodeid for item in items], set[str]()
-    if config.getoption("--every-value"):
-        return
+    names, seed = {item.nodeid for item in items}, int(os.environ["DPDUCK_SAMPLE"])
+    kept = set(names)
+    for option, chosen in (("values", of_values), ("slow", of_functions)):
+        marked = [item.nodeid for item in items if item.get_closest_marker(PARTS[option])]
+        kept -= set(marked) - chosen(marked, config.getoption(option), seed)
     if given := config.getoption("--sample"):
-        kept = of_functions(names, *map(int, given.split(":")))
-    else:
-        marked = [item.nodeid for item in items if item.get_closest_marker("sampled")]
-        kept = set(names).difference(marked) | of_values(marked, PART, int(os.environ["DPDUCK_SAMPLE"]))
+        kept &= one_of_each(sorted(names), *map(int, given.split(":")))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
     items[:] = [item for item in items if item.nodeid in kept]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Says how to run the same part of the suite again."""
-    if not config.getoption("--every-value"):
-        terminalreporter.write_line(
-            f"a third of the values of sampled tests: DPDUCK_SAMPLE={os.environ['DPDUCK_SAMPLE']}"
-        )
+    parts = {option: config.getoption(option) for option in PARTS if config.getoption(option) > 1}
+    if parts:
+        said = ", ".join(f"one of {part} {option}" for option, part in parts.items())
+        terminalreporter.write_line(f"{said}: DPDUCK_SAMPLE={os.environ['DPDUCK_SAMPLE']} runs the same again")
 
 
 @pytest.fixture(autouse=True)

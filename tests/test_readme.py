@@ -46,6 +46,7 @@ def run_shell(line: str) -> None:
     assert result.exit_code == 0, (line, result.output)
 
 
+@pytest.mark.slow
 def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python, SQL and shell blocks run in order, in an empty folder; refusals refuse with the printed text."""
     monkeypatch.chdir(tmp_path)

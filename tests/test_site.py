@@ -22,6 +22,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_the_site_has_every_page(site: Path) -> None:
     """Built with warnings as errors: links and anchors lead somewhere, and no page is outside of the contents."""
     written = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"index", "security", "contributing", "changelog"}

@@ -168,6 +168,7 @@ def test_the_search_covers_and_repeats(pair: Neighbours) -> None:
     assert len(search.tried) > 60
 
 
+@pytest.mark.slow
 def test_the_command_reports_in_eighty_columns(tmp_path: Path) -> None:
     """A statement is audited by the command: charged, seen, found; nothing is charged to the database itself."""
     path = tmp_path / "shop.duckdb"

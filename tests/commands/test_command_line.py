@@ -282,6 +282,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]
     yield folder / "clinic here", done.stdout
 
 
+@pytest.mark.slow
 def test_demo_shows_exact_beside_private(demo: tuple[Path, str]) -> None:
     """1,000,000 visits, exact beside private with intervals, the budget left."""
     directory, output = demo

@@ -33,6 +33,7 @@ def table(clinic: Clinic, type_name: str, text: str) -> None:
     clinic.rows(f"CREATE TABLE t AS SELECT {value} AS unit FROM range(3)")
 
 
+@pytest.mark.slow
 def test_units_of_plain_types_are_accepted(open_clinic: OpenClinic) -> None:
     """Every type of which what is equal is grouped together may be a unit."""
     for type_name, text in UNITS.items():

@@ -57,6 +57,7 @@ def test_a_terminal_shows_a_line_that_goes_again(tmp_path: Path) -> None:
     assert words <= {f"dpduck: {word}" for word in (*WORDS.values(), "planning")}
 
 
+@pytest.mark.slow
 def test_a_pipe_is_silent(tmp_path: Path) -> None:
     """The same statement, its standard error in a pipe: not one character."""
     done = subprocess.run(

@@ -117,6 +117,7 @@ def typed(folder: Path, moments: list[str]) -> tuple[str, list[Any]]:
     return told, json.loads(out)
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_terminal(tmp_path: Path) -> None:
     """Ctrl-C is typed in a round, while rows are drawn from what is stored by then, and in the fit of a free sample.
 

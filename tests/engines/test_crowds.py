@@ -75,6 +75,7 @@ COUNTED = (
 )
 
 
+@pytest.mark.slow
 def test_a_crowd_in_joins_and_unions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join counts what DuckDB counts where the unit has its first rows; of a UNION ALL nothing needs to be left out.
 

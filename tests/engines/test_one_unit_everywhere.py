@@ -38,6 +38,7 @@ def total(counts: Any) -> int:
     return sum(values[0] for values in counts.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["WHERE more % 2 < 2"])
 def test_one_unit_in_twenty_files(lake: Lake, where: str) -> None:
     """Twenty files, 1, 7 and 200 buckets, MAX ROWS 1, 3 and 40: never more, and the rows that DuckDB keeps.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ def visits(lake: Lake, unit: str, count: int = 1500) -> None:
     lake.dp(POLICY.format(unit=unit))
 
 
+@pytest.mark.slow
 def test_every_form_of_statement(lake: Lake) -> None:
     """Awkward values, texts, moments, sums, quantiles, joins, keys, summaries, synthetic data and projections."""
     visits(lake, "patient_id MAX ROWS 3")
@@ -27,6 +29,7 @@ def test_every_form_of_statement(lake: Lake) -> None:
     assert all(found.values()), "each counts something"
 
 
+@pytest.mark.slow
 def test_more_rows_of_a_unit_and_rows_that_are_units(lake: Lake) -> None:
     """MAX ROWS 40 counts crowded units first; where each row is a unit nothing is bounded."""
     visits(lake, "patient_id MAX ROWS 40", 1000)
@@ -38,6 +41,7 @@ def test_more_rows_of_a_unit_and_rows_that_are_units(lake: Lake) -> None:
         assert lake.same(STATEMENTS[title].replace("lake.db.visits", "pond.db.alone")) is not None, title
 
 
+@pytest.mark.slow
 def test_statements_of_the_reference(lake: Lake) -> None:
     """All that docs/sql.md asks, over tables of one engine; there lines name the customer, for want of a key."""
     made = [

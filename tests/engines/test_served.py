@@ -48,6 +48,7 @@ def probed_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpduck.engines.tables.probed", lambda engine, workers: engine)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("probed_before")
 def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
     """What must be refused is, with nothing charged or quoted, and what must not is answered, of an engine's rows."""
@@ -72,6 +73,7 @@ def test_attacks_on_the_gate(server: Server, tmp_path: Path) -> None:
         served.service.close()
 
 
+@pytest.mark.slow
 def test_the_command_line(server: Server, tmp_path: Path, state_directory: Path) -> None:
     """dpduck serve --engine: a principal's count is done in the engine; the address stands in no file."""
     flight = pytest.importorskip("adbc_driver_flightsql.dbapi")

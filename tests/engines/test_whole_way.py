@@ -21,6 +21,7 @@ VIEW = """CREATE PRIVATE VIEW by_age OPTIONS (epsilon = 1) AS
     SELECT sex, age, count(*) AS n FROM lake.db.{} GROUP BY CUBE (sex, age)"""
 
 
+@pytest.mark.slow
 def test_from_a_policy_to_a_principal(server: Server, tmp_path: Path) -> None:
     """Policy, check, price, answer, view, and again without a charge; then the same through a vault, by address."""
     if not server.address:

@@ -96,6 +96,7 @@ def count(tables: duckdb.DuckDBPyConnection, filters: list[str], conditions: lis
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(source=st.randoms(use_true_random=False))
 def test_no_condition_raises(tables: duckdb.DuckDBPyConnection, source: random.Random) -> None:

@@ -98,6 +98,7 @@ def everything_about(error: BaseException) -> str:
     return "".join(shown.format()) + repr(error) + str(error) + repr(error.args)
 
 
+@pytest.mark.slow
 def test_no_planted_value_in_anything_that_is_shown(
     planted: Clinic, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

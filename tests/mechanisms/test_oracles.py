@@ -50,6 +50,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_what_may_not_run_over_private_rows(clinic: Clinic) -> None:
     """Refused in WHERE, FILTER, a key, HAVING, ORDER BY and around, before anything is charged or run."""
     clinic.rows("CREATE SEQUENCE s")

@@ -133,6 +133,7 @@ def open_random(rows: list[tuple[str, str, str, str]], unit: str, label: str, nu
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [10, pytest.param(400, marks=pytest.mark.audit)])
 def test_random_statements(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal: NULL, OTHER, EDGES, bins, crowded units, ties, empty tables, joins, UNION ALL."""

@@ -78,6 +78,7 @@ def require_alike(count: int, seed: int) -> int:
     return answered
 
 
+@pytest.mark.slow
 def test_random_statements_are_answered_alike() -> None:
     """Whatever an expression of the allowlist does with extreme values; what fails does so before its charge."""
     assert require_alike(60, 11) >= 6

@@ -291,6 +291,7 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
     assert all(counted == noised and counted % 3 == 0 for counted, noised in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["AND", "OR"])
 def test_a_row_that_raises_changes_no_order_of_conditions(word: str) -> None:
     """DuckDB adapts the order of AND and OR in a CASE to the rows it saw: one that raises under TRY counts as many."""

@@ -147,6 +147,7 @@ def spent(clinic: Clinic, table: str, word: str) -> dict[date, float]:
     return found
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, phases=[Phase.generate]
 )  # a failure is shown as it is: to shrink it takes minutes

@@ -50,6 +50,7 @@ def draft(clinic: Clinic, epsilon: str) -> str:
     return "\n".join(row[0] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_draft_is_suggested_for_a_price(trips: Clinic) -> None:
     """MAX ROWS, ranges, clamps, values and EXPECT ROWS; within the price; a policy as it stands, again free.
 
@@ -117,6 +118,7 @@ def asked(connection: duckdb.DuckDBPyConnection) -> list[PrivateQuestion]:
     return questions(bare, columns, Fraction(1), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [(1, 23), pytest.param(range(1, 24), marks=pytest.mark.audit)])
 def test_no_unit_moves_a_fact_by_more_than_is_claimed(units: Sequence[int]) -> None:
     """On neighbours: with a unit removed, every exact table of a draft's statements moves by one row at most.

@@ -137,6 +137,7 @@ def scaled(part: Bundle, names: tuple[str, ...], by: Fraction) -> bool:
     return bool(known)
 
 
+@pytest.mark.slow
 def test_every_kind_is_whole(bundle: Bundle) -> None:
     """Each statement has a certificate with a plan, whose price the checker finds to be what was charged."""
     assert list(checker.check(bundle)) == []

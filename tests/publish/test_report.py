@@ -146,6 +146,7 @@ def test_a_picture_is_drawn_only_where_it_helps() -> None:
     assert (shape.keys, shape.answers) == (("year",), (("n", "n_stderr"),))
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_the_pages_keep_the_rules_of_accessibility(clinic: Path) -> None:
     """axe-core finds nothing on the pages of report and compare, light and dark, on a phone and a desk; no request."""

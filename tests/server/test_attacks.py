@@ -117,6 +117,7 @@ def test_the_lists_are_long_enough() -> None:
     assert len(set(HONEST)) == len(HONEST) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_every_attack_is_refused_in_one_line(served: Served) -> None:
     """With nothing leaked, the ledger unchanged, and a word on what would be accepted."""

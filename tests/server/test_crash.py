@@ -96,6 +96,7 @@ def children(process: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory: Path) -> None:
     """Killed between two charges and their answers: both who wait are answered, each for one charge; others wait too.
 
@@ -179,6 +180,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_a_library_that_calls_exit_ends_the_vault(tmp_path: Path) -> None:
     """A handler that waits for ever keeps no process that neither answers nor ends; without the mend it does."""
     script = tmp_path / "exits.py"

@@ -81,6 +81,7 @@ def test_a_thousand_messages_at_once(crowded: tuple[Path, int]) -> None:
         revoke(database)
 
 
+@pytest.mark.slow
 @needs_quack
 def test_readers_that_do_not_read_hold_nobody_up(crowded: tuple[Path, int]) -> None:
     """Clients that ask for many rows and never read a byte: others are answered all the same."""

@@ -28,6 +28,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> t
     return database, add_principals(database)
 
 
+@pytest.mark.slow
 def test_serve_with_flight_sql(clinic: tuple[Path, dict[str, str]]) -> None:
     """Dpduck serve --flight-sql: a release made over Flight SQL is the same after a restart, and free."""
     database, tokens = clinic
@@ -40,6 +41,7 @@ def test_serve_with_flight_sql(clinic: tuple[Path, dict[str, str]]) -> None:
     assert len(found[0]) == 6 and found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_serve_over_tls(clinic: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """Tokens travel over TLS where the owner gives a certificate; half of it is refused in one line."""
     if shutil.which("openssl") is None:

@@ -196,6 +196,7 @@ def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK
     return rounds
 
 
+@pytest.mark.slow
 @needs_quack
 def test_statements_that_wait_cost_no_processor(tmp_path: Path, state_directory: Path) -> None:
     """While statements wait for a place the server does nothing: DuckDB's threads do not look again and again."""
@@ -227,6 +228,7 @@ def used(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 @needs_quack
 def test_ten_seconds_of_a_hostile_principal(tmp_path: Path, state_directory: Path) -> None:
     """The other reads, joins, asks and attaches, and none of it fails."""

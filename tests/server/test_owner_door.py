@@ -48,6 +48,7 @@ def lines(*words: str | Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, state_directory: Path) -> None:
     """Budget, ledger, policies, questions, changes, views, verifying and publishing; the public database follows."""
     adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from dpduck.publish.postgres import load_extension
 from tests.server.served import CANARY, add_principals, count, make_clinic
@@ -96,6 +97,7 @@ def recorded(port: int) -> Iterator[Recorder]:
         recorder.close()
 
 
+@pytest.mark.slow
 def test_abuses_of_the_protocol_reach_nothing(tmp_path: Path, state_directory: Path) -> None:
     """Replayed, misdirected and damaged messages are refused, the server lives, none of them makes a charge."""
     database = make_clinic(tmp_path)
@@ -147,6 +149,7 @@ def drawn_ids(listener: Recorder, token: str, times: int) -> list[bytes]:
     return list(dict.fromkeys(found for request in listener.requests for found in ID.findall(request)))
 
 
+@pytest.mark.slow
 def test_no_other_number_opens_a_connection(tmp_path: Path, state_directory: Path) -> None:
     """A connection's number is drawn by OpenSSL for its client alone: nobody else's request comes near it.
 

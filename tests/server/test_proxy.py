@@ -71,6 +71,7 @@ def sent(port: int, public: Path, data: bytes) -> bytes:
         return secured.recv(65_536)
 
 
+@pytest.mark.slow
 def test_the_proxy_of_the_docs(tmp_path: Path, state_directory: Path) -> None:
     """Both protocols and the page over TLS; a body that is too large or too slow goes no further than the proxy."""
     database = make_clinic(tmp_path)

@@ -50,6 +50,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> I
         yield Clinic(database, server, tokens)
 
 
+@pytest.mark.slow
 def test_private_views_are_tables_of_the_attached_database(clinic: Clinic) -> None:
     """ATTACH, read, filter, join and aggregate with nothing but the stock shell; the comment says what was paid."""
     assert clinic.rows("carol", "SELECT count(*) AS c, count(ward) AS d FROM clinic.ward_cube") == ["c,d", "21,18"]
@@ -91,6 +92,7 @@ CHANGES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_attached_clinic_cannot_be_changed(clinic: Clinic) -> None:
     """Rows and tables of clients are not taken, by whichever message of the protocol they come."""
     tables = query("SELECT list(table_name ORDER BY table_name) AS t FROM duckdb_tables()")
@@ -131,6 +133,7 @@ def test_principals_come_and_go_while_the_server_runs(clinic: Clinic) -> None:
     assert json.loads(log[-1])["event"] == "turned away"
 
 
+@pytest.mark.slow
 def test_a_server_stops_when_it_is_told(tmp_path: Path, state_directory: Path) -> None:
     """Gracefully, with status 0 and nothing on standard error; its files are free again, what was released is kept."""
     database = make_clinic(tmp_path)

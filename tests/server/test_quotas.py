@@ -38,6 +38,7 @@ BIG = "CREATE PRIVATE VIEW big{0} OPTIONS (epsilon = 0.001, refresh = '{0}') " +
 SMALL = "CREATE PRIVATE VIEW small{0} OPTIONS (epsilon = 0.01) " + COUNT.format(column="{0}")
 
 
+@pytest.mark.slow
 def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Path) -> None:
     """Large views at a small price: refused before the charge, others make theirs and join, and it starts again."""
     limits = Limits(seconds=60, rows=1_000_000, memory=parse_size("96MB"), views_each=5)
@@ -283,6 +284,7 @@ def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
         engine.limit_selects(seconds)
 
 
+@pytest.mark.slow
 @needs_quack
 def test_connections_that_are_forgotten_are_ended(tmp_path: Path, state_directory: Path) -> None:
     """Clients that never say that they are gone: of each principal so many stay, in DuckDB's own list too."""

@@ -83,6 +83,7 @@ def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
     assert bounded.rows("alice", JOIN) == [(10,)]
 
 
+@pytest.mark.slow
 def test_others_are_answered_meanwhile(bounded: Served) -> None:
     """With a principal's places all taken by statements without measure, others read and join."""
     with ThreadPoolExecutor(8) as pool:
@@ -177,6 +178,7 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
     assert bounded.rows("bob", JOIN) == [(10,)]
 
 
+@pytest.mark.slow
 def test_who_works_long_stands_back(bounded: Served) -> None:
     """After a second of work a principal's runners stand back; others keep theirs, and their runners."""
     runners = bounded.service.public._runners

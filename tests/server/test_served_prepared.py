@@ -29,6 +29,7 @@ def twin_file(database: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_prepared_tables_are_asked_as_others(prepared: Served) -> None:
     """Statements of a principal are counted over the prepared rows: the canary's are in the file, and in no answer."""
     assert CANARY.encode() in twin_file(prepared.database).read_bytes()
@@ -79,6 +80,7 @@ def test_publication_of_a_prepared_clinic(tmp_path: Path, state_directory: Path)
     assert ("ages",) in found and ("twin",) not in found
 
 
+@pytest.mark.slow
 def test_serve_prepares_what_is_not_prepared(tmp_path: Path, state_directory: Path) -> None:
     """`dpduck serve --prepare` prepares before it answers; started again, it finds its table prepared."""
     database = make_clinic(tmp_path)

@@ -28,6 +28,7 @@ def steps() -> list[tuple[str, str, str]]:
     return found
 
 
+@pytest.mark.slow
 @needs_quack
 def test_the_guide_says_what_the_shell_says(tmp_path: Path, state_directory: Path) -> None:
     """One session for what is answered, in order; one for each refusal."""
@@ -73,6 +74,7 @@ def described(part: str) -> str:
     return f"{', '.join(lines[0].split(','))}; {len(lines) - 1} rows" if lines else "nothing"
 
 
+@pytest.mark.slow
 @needs_quack
 def test_connect_sql_is_what_a_shell_begins_with(
     tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch

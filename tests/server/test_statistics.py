@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
@@ -32,6 +33,7 @@ def fails(served: Served, threshold: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_bisection_by_statistics_finds_nothing(tmp_path: Path, state_directory: Path) -> None:
     """One far age is looked for in 31 halvings: each is answered, whatever statistics prove of it."""
     database = make_clinic(tmp_path, POLICY)

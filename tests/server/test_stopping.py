@@ -27,6 +27,7 @@ HEAVY = (
 )
 
 
+@pytest.mark.slow
 @needs_quack
 def test_a_server_at_work_stops_when_it_is_told(tmp_path: Path, state_directory: Path) -> None:
     """Statements and releases at work, answers that nobody fetches: status 0, in a bounded time, the ledger whole."""
@@ -50,6 +51,7 @@ def test_a_server_at_work_stops_when_it_is_told(tmp_path: Path, state_directory:
     assert verify_store(database) >= 2
 
 
+@pytest.mark.slow
 @needs_quack
 def test_the_audit_log_is_rotated_while_the_server_runs(tmp_path: Path, state_directory: Path) -> None:
     """SIGHUP: notes go on in a new file."""

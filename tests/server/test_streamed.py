@@ -141,6 +141,7 @@ def require_answer(served: Served) -> None:
         assert left, "never answered"
 
 
+@pytest.mark.slow
 def test_functions_have_a_clock_and_a_memory(bounded: Served) -> None:
     """A call of a third of them, drawn anew each time: the public database answers afterwards and has not grown."""
     seed = random.SystemRandom().randrange(1 << 32)

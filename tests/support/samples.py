@@ -6,9 +6,6 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 
-PART = 3
-"""Of so many values of a test that is marked `sampled` one is tried."""
-
 
 def by_function(names: Sequence[str]) -> dict[str, list[str]]:
     """Groups tests by their functions, both in order of names."""
@@ -19,15 +16,14 @@ def by_function(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def of_functions(names: Sequence[str], part: int, seed: int) -> set[str]:
-    """Returns one of every `part` functions, at random, with one of its values.
+    """Returns one of every `part` functions, at random, with all of their values.
 
-    >>> names = ["a.py::one", "a.py::two[1]", "a.py::two[2]", "b.py::three"]
-    >>> len(of_functions(names, 1, 7)), len(of_functions(names, 3, 7))
-    (3, 1)
+    >>> len(of_functions(["a.py::one[1]", "a.py::one[2]", "a.py::two[1]", "a.py::two[2]"], 2, 7))
+    2
     """
     functions, chance = by_function(names), random.Random(seed)  # noqa: S311
     chosen = chance.sample(list(functions), -(-len(functions) // part))
-    return {chance.choice(functions[name]) for name in chosen}
+    return {name for function in chosen for name in functions[function]}
 
 
 def of_values(names: Sequence[str], part: int, seed: int) -> set[str]:
@@ -38,3 +34,12 @@ def of_values(names: Sequence[str], part: int, seed: int) -> set[str]:
     """
     chance = random.Random(seed)  # noqa: S311
     return {name for found in by_function(names).values() for name in chance.sample(found, -(-len(found) // part))}
+
+
+def one_of_each(names: Sequence[str], part: int, seed: int) -> set[str]:
+    """Returns one of every `part` functions, at random, each with one of its values.
+
+    >>> len(one_of_each(["a.py::one[1]", "a.py::one[2]", "a.py::two[1]", "a.py::two[2]"], 2, 7))
+    1
+    """
+    return of_values(sorted(of_functions(names, part, seed)), len(names) + 1, seed)

@@ -53,6 +53,7 @@ def ranks(clinic: Clinic, price: str, item: str, tag: str) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("price", ["epsilon = 1", "rho = 0.5"])
 def test_a_chosen_quantile_is_nearer_than_a_trees(visits: Clinic, price: str) -> None:
     """At equal charge the rank's error is less than 0.7 of the tree's (0.3 to 0.5, 800 groups each).

@@ -94,6 +94,7 @@ def combined(clinic: Clinic, price: str, tag: str, differences: Tally, ratios: T
         ratios.add(found[0] <= one / sum(SIZES) <= found[1])
 
 
+@pytest.mark.slow
 @NOISES
 @pytest.mark.parametrize(
     ("place", "runs"),

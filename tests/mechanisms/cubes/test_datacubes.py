@@ -292,6 +292,7 @@ def test_what_must_add_up_has_no_error(visits: Clinic) -> None:
     assert share[2] < share[0] - 1.9 * share[1] and share[3] > share[0] + 1.9 * share[1]
 
 
+@pytest.mark.slow
 def test_a_denominator_that_may_be_zero_leaves_every_ratio(open_clinic: Callable[..., Clinic]) -> None:
     """51 cells with 5 rows: the interval of the true ratio 1 holds it, or says that anything is possible. At least 20
     of 40 denominators cannot be told from 0: fewer has a chance below 1e-12."""

@@ -169,6 +169,7 @@ LEGS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(SOURCES)),

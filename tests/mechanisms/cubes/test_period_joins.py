@@ -123,6 +123,7 @@ BILLS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(name=st.sampled_from(sorted(STATEMENTS)), visits=VISITS, bills=BILLS, matched=st.booleans())
 def test_any_rows_of_two_tables(

@@ -111,6 +111,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(word=st.sampled_from(WORDS), name=st.sampled_from(sorted(STATEMENTS)), rows=ROWS)
 def test_any_assignment_of_rows_to_periods(visits: Visits, word: str, name: str, rows: list[Row]) -> None:

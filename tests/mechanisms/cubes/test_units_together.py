@@ -174,6 +174,7 @@ TWINS = [("a", "bc", "a", 1), ("ab", "c", "a", 2), ("a", "bc", "b", 3), ("ab", "
 """Units that are one text if their parts are put together."""
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(sorted(STATEMENTS)), answers=ANSWERS, parts=PARTS, few=st.booleans())
 def test_any_rows_are_counted_as_by_a_stored_column(
@@ -195,6 +196,7 @@ def test_each_statement_is_counted_as_by_a_stored_column(surveys: Surveys, name:
     assert surveys.table(together).tolist() == surveys.table(stored).tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(sorted(STATEMENTS)), answers=ANSWERS, parts=PARTS, few=st.booleans())
 def test_random_neighbours(surveys: Surveys, name: str, answers: list[Answer], parts: list[Part], few: bool) -> None:
@@ -214,6 +216,7 @@ def test_random_neighbours(surveys: Surveys, name: str, answers: list[Answer], p
         assert surveys.table(request).tolist() == table.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None)
 @given(answers=ANSWERS, parts=PARTS)
 def test_prepared_tables_count_the_same(answers: list[Answer], parts: list[Part]) -> None:

@@ -52,6 +52,7 @@ def rows(clinic: Clinic) -> Clinic:
     return clinic
 
 
+@pytest.mark.slow
 def test_a_condition_is_a_set_of_codes_or_refused(rows: Clinic) -> None:
     """Known answers are the exact counts but for hardly any noise, for every condition that is answered at all."""
     for condition in KNOWN:

@@ -156,6 +156,7 @@ def test_a_target_may_pay_ahead(clinic: Clinic) -> None:
         assert "accepted: target_stderr = .., reuse = TRUE, ahead = 4" in told
 
 
+@pytest.mark.slow
 def test_other_rows_have_the_same_plan_and_price(clinic: Clinic) -> None:
     """Noise and shapes decide, no estimate: over other rows the same statements measure and cost the same."""
     found = []

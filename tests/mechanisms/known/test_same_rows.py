@@ -172,6 +172,7 @@ def reached(module: str, seen: set[str]) -> set[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_known_answers_cannot_reach_rows() -> None:
     """What works them out imports neither reader nor door nor anything that reads rows, and nothing that does.
 

@@ -100,6 +100,7 @@ def attack(charge: Charge, most: int) -> tuple[float, list[float]]:
     return alpha, largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("charge", "most"), [(Charge.concentrated(Fraction(2)), 80), (Charge.pure(Fraction(20)), 30)])
 def test_an_adaptive_attacker_stays_within_the_statement(charge: Charge, most: int) -> None:
     """Asked what is most wrong, alpha is exceeded in at most a beta fraction of 200 runs, and alpha is at most

@@ -33,6 +33,7 @@ def largest_errors(noise: Noise, runs: int) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [Noise(NoiseKind.GAUSSIAN, Fraction(49)), Noise(NoiseKind.LAPLACE, Fraction(5))])
 def test_margins_hold_and_are_not_much_too_wide(noise: Noise) -> None:
     """Over 300 runs the margin is exceeded in at most a beta fraction, and is at most three times the largest

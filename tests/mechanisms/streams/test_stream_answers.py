@@ -154,6 +154,7 @@ def test_max_rows_of_persons_are_groups() -> None:
     visits.con.close()
 
 
+@pytest.mark.slow
 def test_rows_that_filter_leaves_out_fill_no_groups_of_persons() -> None:
     """Groups in which FILTER counts nobody are none of the MAX ROWS groups of a person who is counted later; a group in
     which some of a person's rows are counted by one answer and others by another is one group."""

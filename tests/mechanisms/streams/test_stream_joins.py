@@ -177,6 +177,7 @@ TURNS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(
     name=st.sampled_from(sorted(SOURCES)),

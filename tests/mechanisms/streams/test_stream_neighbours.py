@@ -148,6 +148,7 @@ def increasing(history: list[Turn]) -> list[Turn]:
     return sorted(history, key=lambda turn: turn.closed)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(name=st.sampled_from(sorted(SOURCES)), history=HISTORIES.map(increasing), period=st.integers(2, 9))
 def test_any_history(histories: Histories, name: str, history: list[Turn], period: int) -> None:
@@ -163,6 +164,7 @@ def test_any_history(histories: Histories, name: str, history: list[Turn], perio
             assert (measured * measured).sum() <= MOST**2 * l2_squared
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(sorted(f"{name} by {strategy}" for name in ANSWERS for strategy in STRATEGIES)),

@@ -19,6 +19,7 @@ GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "web.md").read_text(enco
 BLOCKS = {kind: re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL) for kind in ("sh", "sql")}
 
 
+@pytest.mark.slow
 def test_the_guide_goes_as_it_says(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """alice gets a token, the server says where, and of four statements two are paid for, each after its price."""
     database = make_clinic(tmp_path)

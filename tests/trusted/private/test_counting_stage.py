@@ -96,6 +96,7 @@ def bounds(max_rows: int) -> list[int]:
     return [aggregate.unit_bound(max_rows, prod(CAPACITIES.values())) for aggregate in AGGREGATES]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(rows=ROWS, unit=st.integers(0, 3), max_rows=st.sampled_from([1, 2, 3, 7, 31, 32, 40]))
 def test_what_a_unit_adds_is_bounded(rows: list[Row], unit: int, max_rows: int) -> None:

@@ -257,6 +257,7 @@ def outcomes(table: np.ndarray, amount: Fraction, runs: int, pure: bool = True, 
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_neighbours_are_told_apart_no_better_than_charged() -> None:
     """Audit: no event betrays more than epsilon; at eight times the price without saying so, the audit sees it."""
     table, near = np.array([1, 0]), np.array([0, 0])
@@ -327,6 +328,7 @@ def annealed_outcomes(table: np.ndarray, amount: Fraction, runs: int) -> np.ndar
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [150, pytest.param(2_000, marks=pytest.mark.audit)])
 def test_annealed_rounds_tell_no_more_than_charged(runs: int) -> None:
     """Audit of annealed rounds on neighbours, whose choices, prices and number follow what was answered: no event

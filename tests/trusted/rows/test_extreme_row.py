@@ -179,6 +179,7 @@ def test_a_row_of_extremes_decides_nothing(name: str) -> None:
     assert require_alike(*TYPES[name], prepared=False) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", chosen(["decimal", "unsigned", "date", "enum", "text", "long text", "double"], ["text"])
 )
@@ -187,6 +188,7 @@ def test_it_decides_nothing_in_a_prepared_table(name: str) -> None:
     assert require_alike(*TYPES[name], prepared=True) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", chosen(ARROW, ["raw date", "raw decimal"]))
 def test_bytes_that_arrow_brings_in_decide_nothing(name: str) -> None:
     """Values beyond what a type may hold, which DuckDB stores as they come."""

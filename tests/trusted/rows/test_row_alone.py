@@ -248,6 +248,7 @@ def pool() -> Iterator[Workers]:
 SWEPT = [one.format(i=i) for one in RAISING for i in (("t", "1") if "{i}" in one else ("",))]
 
 
+@pytest.mark.slow
 def test_what_raises_changes_no_other_row(pool: Workers) -> None:
     """Every expression that is known to raise, in every shape, beside guards that keep it from some rows."""
     assert swept_differences(pool, SWEPT[::4]) == []
@@ -260,6 +261,7 @@ def test_the_sweep_sees_rows_that_change_an_order(pool: Workers, monkeypatch: py
     assert swept_differences(pool, ["gcd(b, t)", "substring(s, b, 1)", "CAST(d AS TIMESTAMP)"]) != []
 
 
+@pytest.mark.slow
 def test_random_rows_are_what_they_are_alone(pool: Workers) -> None:
     """Random expressions of the allowlist over rows of every type."""
     assert differences(12, 21, pool) == []

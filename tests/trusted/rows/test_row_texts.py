@@ -53,6 +53,7 @@ def test_texts_that_are_made_are_counted() -> None:
     assert texts_made("concat('concat(', a)") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("times", "others"), [(30, (0, 2)), (200, (0,))])
 def test_a_row_at_its_bound_has_memory_to_spare(
     monkeypatch: pytest.MonkeyPatch, times: int, others: tuple[int, ...]
@@ -93,6 +94,7 @@ def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_limit_of_the_parent_shortens_what_is_read_of_a_row() -> None:
     """A row at its bound is kept alone and beside others where memory is little; the longest text is not."""

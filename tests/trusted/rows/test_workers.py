@@ -60,6 +60,7 @@ def test_a_row_that_fails_is_null_and_all_others_are_computed(
     assert found == [None if place == 5 else False for place in range(16)]
 
 
+@pytest.mark.slow
 def test_a_row_that_sleeps_is_null_in_the_end(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """What neither works nor answers is given up by the clock: nothing that is allowed sleeps, and a defect may."""
     monkeypatch.setattr(module, "PATIENCE", 2.0)
@@ -107,6 +108,7 @@ def test_what_passes_in_a_batch_passes_alone() -> None:
         assert 2 * (2 * in_company) + planning <= worker.allowed(1.0, 1, planning)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [100, *(pytest.param(times, marks=pytest.mark.audit) for times in (8, 70, 130, 400))])
 def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int) -> None:
     """A long row is what it is, beside short ones and alone: each time it needs 4 MB `times` over.
@@ -140,6 +142,7 @@ print(found)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_limit_of_the_parent_is_shared_alike() -> None:
     """Where a vault's limit of memory leaves a row less, a batch has a sixth of that, too.
@@ -165,6 +168,7 @@ def test_planning_is_not_taken_for_work_on_a_row(plain: Workers, monkeypatch: py
         assert runner._most == sys.maxsize
 
 
+@pytest.mark.slow
 def test_after_a_slow_batch_smaller_ones_are_sent(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """One slow row in each of many batches costs its own halving, not that of full batches each time."""
     monkeypatch.setattr(module, "ROW_SECONDS", 0.1)
