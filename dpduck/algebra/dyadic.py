@@ -68,5 +68,5 @@ class Axis:
 
 
 def node_sensitivity(axes: Iterable[Axis | None]) -> int:
-    """L1 sensitivity of one row: it has coefficient 1 or -1 in so many nodes; None for an attribute without nodes."""
+    """Returns the L1 sensitivity of one row, which is 1 or -1 in so many nodes; None for an attribute without nodes."""
     return prod(1 if axis is None else axis.per_row for axis in axes)

@@ -83,7 +83,7 @@ def evaluate(coefficients: Words, elements: Words) -> Words:
 
 
 def limbs(values: Words) -> list[NDArray[np.float64]]:
-    """Three limbs of 21 bits, the lowest first, as doubles."""
+    """Returns three limbs of 21 bits, the lowest first, as doubles."""
     low = np.uint64((1 << LIMB) - 1)
     return [((values >> np.uint64(LIMB * place)) & low).astype(np.float64) for place in range(3)]
 

@@ -64,7 +64,7 @@ class Lattice:
 
     @cached_property
     def steps(self) -> tuple[tuple[IndexArray, IndexArray, IndexArray], ...]:
-        """For each attribute: numbers of the sets that hold it, of those sets without it, and its axis in them."""
+        """Returns, by attribute, numbers of the sets that hold it, of those sets without it, and its axis in them."""
         attribute, whole, less, axis = [], [], [], []
         for order, (level, drop) in enumerate(zip(self.members, self.drops, strict=True)):
             numbers = np.arange(self.offsets[order], self.offsets[order + 1])

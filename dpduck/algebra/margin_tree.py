@@ -102,7 +102,7 @@ def _numbers(attributes: int, axes: IntegerArray, mask: int) -> IntegerArray:
 
 
 def _signs(cells: int) -> IntegerArray:
-    """Entry (mask of T, mask of Z), set bits being attributes that are not in it: (-1)^|T - Z| where Z is in T."""
+    """Fills entries (mask of T, mask of Z) by (-1)^|T - Z| where Z is in T; set bits are attributes not in it."""
     sets = np.arange(cells)
     inside = (sets[:, None] & ~sets[None, :]) == 0
     return np.where(inside, 1 - 2 * (np.bitwise_count(sets[None, :] ^ sets[:, None]).astype(np.int64) % 2), 0)

@@ -119,11 +119,11 @@ class Catalog:
         return ask() if own else kept(self._still, table, asked, ask)
 
     def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
-        """Every table and view of a name by its folded parts: in full, with a table's definition; None of a view."""
+        """Returns tables and views of a name by folded parts: in full, with a table's definition, None of a view."""
         return self._listing(table)[0].get(fold(table), {})
 
     def _listing(self, table: str) -> tuple[_Namesakes, _Constraints]:
-        """What DuckDB lists of a name: it lists all tables there are each time, so policies' names are asked beside."""
+        """Returns what DuckDB lists of a name. It lists all tables each time, so policies' names are asked beside."""
         if fold(table) not in self._names:
             beside = () if self._names else (*self._in_force, *self._policies.public_tables())
             names = {one for one in (table, *(one.table for one in beside)) if fold(one) not in self._names}
@@ -150,7 +150,7 @@ class Catalog:
 
     @cached_property
     def _in_force(self) -> dict[TableName, Policy]:
-        """Policies by their tables, without the budgets that are in force."""
+        """Returns policies by their tables, without the budgets that are in force."""
         return {policy.table: policy for policy in self._policies.now().policies.values()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
@@ -167,7 +167,7 @@ class Catalog:
         return table if table is None or self._caller is None or self._caller.owner else self._permitted(table)
 
     def _permitted(self, table: TableName) -> TableName | None:
-        """The table, None where it is none of those that principals know of; a refusal where it is another's."""
+        """Returns the table; None where principals know of no such table. Refuses another's."""
         if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
@@ -367,7 +367,7 @@ class Catalog:
         )
 
     def _row(self, sql: str) -> tuple[Any, ...] | None:
-        """The one row of an answer that is read to its end: DuckDB 2.0 does nothing else on the cursor before that."""
+        """Reads an answer of one row to its end: DuckDB 2.0 does nothing else on the cursor before that."""
         rows = self._cursor.execute(sql).fetchall()
         return rows[0] if rows else None
 

@@ -169,7 +169,7 @@ class PolicyStore:
         return None if row is None else self._defined(row[0])
 
     def last_revision(self, table: TableName) -> tuple[int, int]:
-        """Revision and epoch last used for a table, (0, 0) for a new one: a dropped policy's are never used again."""
+        """Returns the revision and epoch last used for a table, (0, 0) for a new one: none is ever used again."""
         policy = self.last_policy(table)
         return (0, 0) if policy is None else (policy.revision, policy.epoch)
 

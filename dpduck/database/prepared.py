@@ -88,7 +88,7 @@ class PreparedTables:
         return {table: known.at for table, known in self._known.items()}
 
     def rows(self, table: TableName) -> float | None:
-        """How many rows were prepared, for their owner's eyes only; None where none were, or their file is damaged."""
+        """Returns how many rows were prepared, for their owner alone; None where none were, or a file is damaged."""
         known = self._known.get(table.sql)
         if known is None or not self._whole(known):
             return None
@@ -356,7 +356,7 @@ def _names(columns: Sequence[Column]) -> Columns:
 
 
 def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]:
-    """Domains of columns that are there still."""
+    """Returns domains of columns that are there still."""
     names = {fold(name) for name, _ in columns}
     return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
@@ -371,7 +371,7 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
 
 
 def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
-    """Which tables are prepared, and of when: the same where it is said again. written: also those beside them."""
+    """Says which tables are prepared, and of when: the same if asked again. written: also those beside them."""
     by_moment: dict[str, dict[str, None]] = {}
     for one in (*asked, *written):
         by_moment.setdefault(one.at, {})[str(_named(one.table))] = None

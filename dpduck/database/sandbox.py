@@ -158,7 +158,7 @@ def _complaint(error: duckdb.Error) -> Refusal:
 
 
 def _said(error: duckdb.Error) -> str:
-    """DuckDB's own words without their kind and without the aliases that tables have inside."""
+    """Returns DuckDB's own words without their kind and without the aliases that tables have inside."""
     said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
     return re.sub(r'"?\b[rp]\d+"?\.', "", said)
 
@@ -249,7 +249,7 @@ EXAMPLES = {"DATE": ", as in 2026-12-31", "TIMESTAMP": ", as in '2026-12-31 23:0
 
 
 def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
-    """Literals as canonical text of a type; Refusal where one does not cast."""
+    """Returns literals as canonical text of a type; Refusal where one does not cast."""
     with sandbox() as connection:
         connection.register("texts", pa.table({"place": np.arange(len(texts)), "value": pa.array(texts, pa.string())}))
         try:
@@ -276,7 +276,7 @@ def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """DuckDB's own words without its drawing of the place."""
+    """Returns DuckDB's own words without its drawing of the place."""
     return str(error).strip().split("\n", 1)[0][:300]
 
 

@@ -99,7 +99,7 @@ def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 
 
 def _parents_first(waiting: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
-    """Policies, those first that others refer to: a unit that is found through a parent is the parent's."""
+    """Yields policies, those first that others refer to: a unit that is found through a parent is the parent's."""
     left = dict(waiting)
     while left:
         names = {table.rpartition(".")[2].strip('"').lower() for table in left}

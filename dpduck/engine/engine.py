@@ -191,11 +191,11 @@ class Engine:
         return self.foresight.explained(question) if chosen is None else explained_sql(chosen, self.foresight.explained)
 
     def errors(self, text: str, caller: Caller) -> str:
-        """SQL with one line an aggregate: how far its answers will be off; it spends nothing and opens no row."""
+        """Writes SQL with a line an aggregate: how far its answers will be off; it spends nothing and opens no row."""
         return self.foresight.errors(self.question_of(text, caller)[0])
 
     def question_of(self, text: str, caller: Caller) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-        """The question of a statement with a price, and the request for its rows, which its caller may ask about."""
+        """Returns the question of a statement with a price, and the request for its rows, which its caller may read."""
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
         return question, request
@@ -203,7 +203,7 @@ class Engine:
     def _question(
         self, statement: Statement | CreateSynthetic | SampleRelease | StreamStatement, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | Request, Request]:
-        """The question of a statement with a price, and the request for its rows."""
+        """Reads the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._synthetic_request(statement, caller)
             return synthetic, synthetic.base
@@ -220,7 +220,7 @@ class Engine:
         )
 
     def describe(self, text: str, caller: Caller) -> str:
-        """SQL with the columns that the answer to a statement of dp() would have, and no rows; it spends nothing."""
+        """Writes SQL with the columns that dp()'s answer to a statement would have, and no rows; it spends nothing."""
         statement = parse_statement(text)
         if not isinstance(statement, AskStatement) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
@@ -268,7 +268,7 @@ class Engine:
         return self.sparse.ask(argument, caller)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """SQL with the columns of such answers and no rows; it looks at nothing private and uses no round up."""
+        """Writes SQL with the columns of such answers, and no rows; it reads nothing private and uses no round up."""
         return self.sparse.describe_ask(argument, caller)
 
     def _analysis(
@@ -340,7 +340,7 @@ class Engine:
         analysis: Analysis | None = None,
         box: Sandbox | None = None,
     ) -> StoredRelease:
-        """The release of a question about a request's rows: the stored one, or a new one by the question's mechanism.
+        """Returns the release of a question about a request's rows: the stored one, or a new one by its mechanism.
 
         analysis: where SQL of the analyst's stands around it, which must bind before the charge.
         """

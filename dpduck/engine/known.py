@@ -130,7 +130,7 @@ def _table(request: Request, answers: Sequence[Answer], box: Sandbox) -> tuple[l
 
 
 def _plain(estimates: FloatArray) -> FloatArray:
-    """Twelve digits of the largest: 6632 for 6632.000000000002."""
+    """Returns twelve digits of the largest: 6632 for 6632.000000000002."""
     largest = float(np.nanmax(np.abs(estimates), initial=1.0))
     return np.round(estimates, max(0, 12 - ceil(log10(largest)))) if largest < LARGEST_ROUNDED else estimates
 

@@ -119,7 +119,7 @@ def progress_here() -> Progress | None:
 
 
 def with_notes(progress: Progress | None, steps: Callable[[str], None]) -> Callable[[str], None]:
-    """Steps, noted on the way."""
+    """Returns `steps`, which are noted on the way."""
     if progress is None:
         return steps
 

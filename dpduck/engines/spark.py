@@ -97,7 +97,7 @@ class SparkEngine:
         return Described(tuple(_column(there, one) for one in fields), self._identity(there, facts))
 
     def _identity(self, there: str, facts: dict[str, str]) -> str:
-        """Delta's id or Iceberg's uuid, else where its files lie."""
+        """Returns Delta's id or Iceberg's uuid, else where its files lie."""
         uuid = re.search(r"\buuid=([0-9a-f-]{36})", facts.get("table properties", ""))
         if uuid is not None:
             return f"iceberg {uuid[1]}"

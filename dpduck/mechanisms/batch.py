@@ -173,7 +173,7 @@ def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, pri
 
 
 def _of(budget: Budget, spent: Charge, others: Fraction) -> tuple[str, Fraction]:
-    """The measure of a budget, and what is left of it after what was spent. others: the part that is not one's own."""
+    """Returns a budget's measure, and what is left after what was spent. others: the part that is not one's own."""
     if budget.pure:
         if spent.epsilon is None:
             return "epsilon", Fraction(-1)

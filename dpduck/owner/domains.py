@@ -213,7 +213,7 @@ def decimal_text(value: Fraction) -> str:
 
 @contextmanager
 def _in_range() -> Iterator[None]:
-    """Dates and steps that DuckDB cannot count through are refused."""
+    """Refuses dates and steps that DuckDB cannot count through."""
     try:
         yield
     except (duckdb.Error, OverflowError):

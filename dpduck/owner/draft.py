@@ -173,7 +173,7 @@ def _schema(table: TableName, catalog: Catalog, told: Sequence[Constraint], home
 
 
 def _remark(text: str, indent: str = "    ") -> Iterator[str]:
-    """Lines of a comment: no name of a column can end one."""
+    """Yields lines of a comment: no name of a column can end one."""
     line = f"{indent}--"
     for word in text.split():
         if len(line) + len(word) >= _WIDTH:
@@ -242,7 +242,7 @@ def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
 
 
 def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
-    """DOMAIN of BOOLEAN and ENUM columns: all of a kind at once where they are alike."""
+    """Yields DOMAIN of BOOLEAN and ENUM columns: all of a kind at once where they are alike."""
     for kind in ("BOOLEAN", "ENUM"):
         typed = [one.name for one in schema.columns if _kind(one.type_name) == kind]
         free = [name for name in typed if name not in done]
@@ -331,7 +331,7 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
 
 
 def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
-    """Items as comments, one for each column of which nothing is declared, with what is missing."""
+    """Yields items as comments, one for each column of which nothing is declared, with what is missing."""
     yield from _remark(LISTS)
     suggested = {} if given is None else given.columns
     unused = []

@@ -286,7 +286,7 @@ class OwnerDesk:
             )
 
     def _check_references(self, policy: Policy) -> None:
-        """A table that others refer to for its key as the unit cannot have another unit itself: two budgets."""
+        """Refuses another unit of a table that others refer to for its key as the unit: there would be two budgets."""
         for other in self.policies.policies():
             table, _, _ = other.unit.key.rpartition(".")  # a unit's column has no dot, and PER has none
             refers = fold(table) == fold(str(policy.table)) and other.table != policy.table

@@ -96,7 +96,7 @@ def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], st
 
 
 def _down(amount: Fraction) -> str:
-    """Four significant digits, never more than the amount."""
+    """Returns four significant digits, never more than the amount."""
     scale = Fraction(10) ** (3 - floor(log10(float(amount))))
     return decimal_text(Fraction(floor(amount * scale)) / scale)
 
@@ -131,7 +131,7 @@ def _of_unit(policy: Policy, price: str, home: Home) -> str:
 
 
 def _of_values(policy: Policy, column: Column, grid: Sequence[Fraction], price: str, home: Home) -> str:
-    """Quantiles of where one row of each unit lies on the grid."""
+    """Asks for quantiles of where one row of each unit lies on the grid."""
     name, kind = quote_identifier(column.name), column.type_name
     ends = [f"{kind} '{edge}-01-01'" if kind in TEMPORAL else decimal_text(edge) for edge in grid]
     cases = " ".join(f"WHEN {name} < {end} THEN {place}" for place, end in enumerate(ends))
@@ -231,7 +231,7 @@ def bounds_of(question: PrivateQuestion, answer: tuple[object, ...], units: floa
 
 
 def bound_lines(column: Column, bounds: Bounds, null: str) -> list[str]:
-    """DOMAIN and CLAMP of a column of numbers, or DOMAIN of one of moments."""
+    """Returns DOMAIN and CLAMP of a column of numbers, or DOMAIN of one of moments."""
     name = name_text(column.name)
     if column.type_name in TEMPORAL:
         low, high = int(bounds.low), int(bounds.high)
@@ -264,7 +264,7 @@ def _step(low: Fraction, high: Fraction, whole: bool) -> Fraction:
 
 
 def key_lines(column: Column, rows: Rows, null: str) -> list[str]:
-    """DOMAIN of the texts that were published, all others under one label; [] where none was."""
+    """Returns DOMAIN of the texts that were published, all others under one label; [] where none was."""
     texts = [str(row[0]) for row in rows if row[0] is not None][:MOST_KEYS]
     if not texts:
         return []

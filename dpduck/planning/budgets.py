@@ -36,7 +36,7 @@ GUARD_BITS = 128
 
 
 def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray, amount: float) -> FloatArray:
-    """Parameters that minimise sum of weight times noise variance, for sensitivity to one row.
+    """Returns parameters that minimise sum of weight times noise variance, for sensitivity to one row.
 
     Laplace: b_r proportional to (C_r / s_r)^(1/3), sum C_r / b_r = epsilon. Gaussian: sigma_r^2 proportional to
     (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho.
@@ -153,7 +153,7 @@ class Predicted(Protocol):
 
 
 def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
-    """Epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
+    """Returns epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
 
     plan_at: the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2); discrete noise has less variance
     than the continuous law, so that this price always reaches the target. Where planning is no search
@@ -176,7 +176,7 @@ def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Pre
 
 
 def rounded_up(amount: Fraction) -> Fraction:
-    """Six significant digits, never below the amount."""
+    """Returns six significant digits, never below the amount."""
     digits = 6 - ceil(log10(float(amount)))
     scale = Fraction(10) ** digits
     return Fraction(ceil(amount * scale)) / scale

@@ -161,7 +161,7 @@ def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
 
 
 def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
-    """The covariance of all periods so far, brought up to date by each block that closes (Sherman and Morrison).
+    """Updates the covariance of all periods so far by each block that closes (Sherman and Morrison).
 
     A block's row has no part in periods outside of it, and the periods inside are independent of those outside until
     then: only the block's own covariances change.

@@ -108,7 +108,7 @@ def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
 
 
 def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> tuple[float, ...]:
-    """Predicted variance of a cell of each workload marginal after least squares, from the workload's closure."""
+    """Predicts the variance of a cell of each workload marginal after least squares, from the workload's closure."""
     precisions = component_precisions(lattice, measurements, noise)
     by_set = marginal_variances(lattice, component_variances(lattice, precisions))
     return tuple(by_set[lattice.family].tolist())
@@ -261,7 +261,7 @@ def _add(sums: list[FloatArray | None], number: int, added: FloatArray) -> None:
 
 
 def _shape(lattice: Lattice, number: int) -> tuple[int, ...]:
-    """Shape of the array of one set of the lattice."""
+    """Returns the shape of the array of one set of the lattice."""
     order = int(lattice.orders[number])
     row = lattice.members[order][number - lattice.offsets[order]]
     return tuple(lattice.sizes[attribute] for attribute in row.tolist())

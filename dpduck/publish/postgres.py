@@ -161,7 +161,7 @@ def to_postgres(
 
 
 def _why(error: duckdb.Error, target: str) -> str:
-    """PostgreSQL's reason in one line. DuckDB quotes the whole URI with its password, which is left out."""
+    """Returns PostgreSQL's reason in one line. DuckDB quotes the whole URI with its password, which is left out."""
     text = str(error).replace(target, shown_target(target))
     reasons = [line.strip() for line in text.splitlines() if line.strip()]
     told = next((line for line in reasons if "ERROR:" in line or "FATAL:" in line), reasons[0] if reasons else "")

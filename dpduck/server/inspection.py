@@ -353,7 +353,7 @@ def _names_itself(node: Tree) -> bool:
 
 
 def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
-    """Arguments by parameter, and the defaults of the others. parameters: 'release, confidence := 0.95'."""
+    """Returns arguments by parameter, and the defaults of the others. parameters: 'release, confidence := 0.95'."""
     declared = [(left.strip(), right.strip()) for left, _, right in (p.partition(":=") for p in parameters.split(","))]
     known = [parameter for parameter, _ in declared]
     given: dict[str, Tree] = {}

@@ -268,7 +268,7 @@ class Limits:
 
     @property
     def runner_bytes(self) -> int:
-        """Memory of one runner."""
+        """Returns the bytes of memory of one runner."""
         return max(128 * 2**20, self.memory // 4)
 
     @property

@@ -276,7 +276,7 @@ class LocalVault:
             self._places.give_back(principal)
 
     def _take_room(self, principal: str, rows: int | None) -> int:
-        """Room for a release, before its charge; how many rows more there is room for after it.
+        """Takes room for a release, before its charge; returns how many rows more there is room for after it.
 
         What is not stored yet counts as well. rows: 0 where answers decide how many it has: it has room while anything
         is left. None to ask alone.

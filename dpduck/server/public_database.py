@@ -144,7 +144,7 @@ class PublicDatabase:
         return self._kept.used(key)
 
     def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:
-        """The rows of an answer under a key; they count as kept for this principal, whose oldest make room for them."""
+        """Keeps the rows of an answer under a key, for this principal, whose oldest answers make room for them."""
         size = size_of(rows)
         with self._inserting.held(principal):  # one at a time: others' small ones do not wait for somebody's large ones
             with self._lock:

@@ -356,7 +356,7 @@ WORDS_FOR = {
 
 
 def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
-    """Catalog, schema and name, folded, of a table or function; DuckDB 2.0 writes them as one path."""
+    """Returns catalog, schema and name, folded, of a table or function; DuckDB 2.0 writes them as one path."""
     named = node.get("qualified_name")
     parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
     if named is not None:

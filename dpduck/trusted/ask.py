@@ -81,7 +81,7 @@ class Present(Query[IntegerArray]):
     values: int
 
     def bound(self, rows: int) -> int:
-        """L1 norm of what a unit of so many rows moves; the L2 norm is never more."""
+        """Returns L1 norm of what a unit of so many rows moves; the L2 norm is never more."""
         return min(rows, self.values * prod(self.query.shape))
 
 
@@ -160,7 +160,7 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def answered(self) -> int:
-        """How many counts are answered besides the selecting one: published groups and all others split the rows."""
+        """Returns how many counts are answered beside the selecting one: published groups and others split the rows."""
         return self.aggregates if self.other else self.aggregates - len(self.reused)
 
 
@@ -316,7 +316,7 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
 
 
 def _together(charges: Iterable[Charge], delta: Fraction) -> Charge:
-    """Several answers as one: rhos add up, and where all are pure they cost no more than their epsilon does."""
+    """Prices several answers as one: rhos add up, and where all are pure they cost no more than their epsilon."""
     listed = list(charges)
     rho = sum((charge.rho for charge in listed), ZERO)
     if any(charge.epsilon is None for charge in listed):
@@ -331,7 +331,7 @@ def _pure(epsilon: Fraction) -> Charge:
 
 
 def norms_of(ask: Ask[Any]) -> Norms | None:
-    """How far one unit moves the exact answers (L1, squared L2, any one number), where that is the whole price."""
+    """Returns how far one unit moves the exact answers (L1, squared L2, any one number), if that is the whole price."""
     query, l1 = ask.query, ask.scan.l1
     if isinstance(query, Table):
         of_column = query.query.norms
@@ -372,7 +372,7 @@ def _own_cost(ask: Ask[Any]) -> Charge:
 
 
 def _gate_cost(gate: SparseVector, thresholds: Noise, step: int) -> Charge:
-    """One round: both scales' parts of epsilon, as one pure mechanism, and the measurement (docs/sparse_queries.md)."""
+    """Prices one round: both scales' parts of epsilon, as one pure mechanism, and the measurement."""
     if {thresholds.kind, gate.question.kind} != {NoiseKind.LAPLACE}:
         raise InternalError("the comparisons of a session have one-sided geometric noise")
     compared = step / thresholds.parameter + step / gate.question.parameter
@@ -383,7 +383,7 @@ def _gate_cost(gate: SparseVector, thresholds: Noise, step: int) -> Charge:
 
 
 def _threshold_cost(query: Threshold, noise: Noise) -> Charge:
-    """The selecting count and the answers by their norms; the delta of groups that one unit makes (see key_delta)."""
+    """Prices the selecting count and the answers by their norms, and the delta of groups of one unit (key_delta)."""
     bounds, answered = query.bounds, query.answered
     if noise.kind is not query.answers.kind:
         raise InternalError("a release has either Laplace or Gaussian noise")

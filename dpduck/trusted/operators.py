@@ -159,7 +159,7 @@ class KroneckerQuery:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the answer: one axis per attribute."""
+        """Returns the shape of the answer: one axis per attribute."""
         return tuple(factor.rows for factor in self.factors)
 
     @property

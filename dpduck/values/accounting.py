@@ -147,7 +147,7 @@ def _log_excess(log_delta: Decimal, t: Decimal) -> tuple[Decimal, Decimal]:
 
 
 def _best_t(gain: Callable[[Decimal], Decimal]) -> Decimal:
-    """Golden section over ln t: ln delta is convex in alpha, so rho(t) and -epsilon(t) have a single peak."""
+    """Returns golden section over ln t: ln delta is convex in alpha, so rho(t) and -epsilon(t) have a single peak."""
     with localcontext(_SEARCH):
         low, high = Decimal(-46), Decimal(46)
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)

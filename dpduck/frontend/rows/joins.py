@@ -71,7 +71,7 @@ def read_join(
 
 
 def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[str], keeps_public: bool) -> Scope:
-    """A column of USING is the private one; where public rows alone are kept, the public one, which has them all."""
+    """Takes a column of USING from the private side; from the public one where only that is kept: it has them all."""
     if kind in (SEMI, ANTI):
         return scope
     if keeps_public:

@@ -136,7 +136,7 @@ def _relation(
 
 
 def _most(source: RowSource) -> int:
-    """The largest count that has a bin of its own: the rows of a unit that the source may have."""
+    """Returns the largest count that has a bin of its own: the rows of a unit that the source may have."""
     return min(source.usual_rows, _LARGEST_COUNT)
 
 

@@ -139,7 +139,7 @@ def _said(conditions: Sequence[exp.Expr]) -> Iterator[frozenset[tuple[str, str]]
 
 
 def _links_of(left: RowSource, right: RowSource) -> str:
-    """Equalities that would prove it, as far as the tables have any in common."""
+    """Returns the equalities that would prove it, as far as the tables have any in common."""
     found = [
         f"{_shown(left, one, column)} = {_shown(right, other, partner)}"
         for one in left.relations
@@ -201,7 +201,7 @@ def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tupl
 
 
 def _scope(kind: str, left: RowSource, right: RowSource, merged: frozenset[str]) -> Scope:
-    """A column of USING is that of the side that keeps all its rows; of neither under FULL JOIN."""
+    """Takes a column of USING from the side that keeps all its rows; from neither under FULL JOIN."""
     if kind in ("SEMI JOIN", "ANTI JOIN"):
         return left.scope
     ours, theirs = left.scope.relations, right.scope.relations

@@ -94,7 +94,7 @@ class PrivateRelation:
         return next((link for name, link in self.links if name == fold(column)), None)
 
     def type_of(self, column: str) -> str:
-        """DuckDB's type of a column, "" where there is none."""
+        """Returns DuckDB's type of a column, "" where there is none."""
         return next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
 
     def is_key(self, column: str) -> bool:

@@ -228,7 +228,7 @@ def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Loo
 
 
 def unit_type(source: RowSource) -> str:
-    """DuckDB's type of the privacy unit, "" for PRIVACY UNIT ROW."""
+    """Returns DuckDB's type of the privacy unit, "" for PRIVACY UNIT ROW."""
     chosen = _chosen_unit(source)[0]
     return chosen.unit_type if _held_sql(chosen) is not None else ""
 

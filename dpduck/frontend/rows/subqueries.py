@@ -82,7 +82,7 @@ CommonTables = Mapping[str, CommonTable]
 
 
 def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | None = None) -> CommonTables:
-    """CTEs by folded name, added to those outside; only those before a CTE of the same WITH where it is given."""
+    """Returns CTEs by folded name, with those outside; only those before a CTE of the same WITH if it is given."""
     if with_ is None:
         return outside
     visible = dict(outside)

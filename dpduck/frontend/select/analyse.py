@@ -239,7 +239,7 @@ def _grouping(group: exp.Group | None, items: tuple[SelectItem, ...], source: Ro
 
 
 def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
-    """Released columns by canonical SQL: of the key, and for ranges of its column and of range_end(column)."""
+    """Returns released columns by canonical SQL: of the key, and for ranges of its column and of range_end(column)."""
     names = {key.expression: key.name for key in keys}
     for key in keys:
         if key.shape:

@@ -233,7 +233,7 @@ def _check_source(
 
 
 def _filters(source: RowSource) -> Iterator[exp.Expr]:
-    """Conditions of WHERE and ON, of what is joined too."""
+    """Yields conditions of WHERE and ON, of what is joined too."""
     yield from source.filters
     for join in source.joins:
         if isinstance(join, PrivateJoin):

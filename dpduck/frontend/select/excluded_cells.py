@@ -79,7 +79,7 @@ def possible_cells(
 
 
 def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | None]:
-    """For each code of a column's domain that stands for several values, whether they meet a condition on the column.
+    """Tells of each code of a column's domain that stands for several values whether they meet a condition on it.
 
     None where some do and some do not, or where that is not known; and for codes of a single value, which can be tried.
     """
@@ -343,7 +343,7 @@ def _compare(kind: type[exp.Expr], span: Span, value: Value) -> bool:
 
 
 def _shown(key: Key, position: int, kept: Sequence[bool]) -> exp.Expr | None:
-    """That the key is rolled up, or has a label that is kept."""
+    """Writes the condition that the key is rolled up, or has a label that is kept."""
     if all(kept):
         return None
     pairs = list(zip(key.labels, kept, strict=True))

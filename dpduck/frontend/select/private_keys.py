@@ -121,7 +121,7 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
 
 
 def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
-    """An expression has either an image of public domains or private values: what a domain drops would be unclear."""
+    """Refuses an expression over both public domains and private values: what a domain drops would be unclear."""
     for column in expression.find_all(exp.Column):
         if source.relation(column.table) is None or source.domain(column) is not None:
             raise refusal(

@@ -204,7 +204,7 @@ class Grid:
         return Grid(-self.high, -self.low, self.step)
 
     def __mul__(self, other: Grid) -> Grid:
-        """Values of both are multiples of their units, so that products are multiples of the units' product."""
+        """Multiplies two grids: values are multiples of their units, and products multiples of the units' product."""
         ends = [first * second for first in (self.low, self.high) for second in (other.low, other.high)]
         for constant, grid in ((self, other), (other, self)):
             if constant.low == constant.high:

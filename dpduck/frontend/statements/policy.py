@@ -230,7 +230,7 @@ def _read_amounts(reader: TokenReader) -> BudgetClause:
 
 
 def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    """DOMAIN of a column, of several in parentheses, or of ALL columns of a type that says its values."""
+    """Reads DOMAIN of a column, of several in parentheses, or of ALL columns of a type that says its values."""
     reader.expect_words("DOMAIN")
     position = reader.position
     if reader.at_words("ALL", "BOOLEAN") or reader.at_words("ALL", "ENUM"):

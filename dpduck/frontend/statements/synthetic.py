@@ -274,7 +274,7 @@ class SyntheticOptions:
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
-    """Our options, and those that every statement has, which are read where all are."""
+    """Returns our options, and those that every statement has, which are read where all are."""
     given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
     default = SyntheticOptions()
     if "key" in given and not given.text("key"):

@@ -139,7 +139,7 @@ _PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
 
 
 def position_in(text: str, offset: int) -> Position:
-    """Line and column, from 1, of a character offset in the text."""
+    """Returns the line and column, from 1, of a character offset in the text."""
     before = text[:offset]
     return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
@@ -168,7 +168,7 @@ def bounded_tokens(text: str) -> list[Token]:
 
 
 def _is_invisible(character: str) -> bool:
-    """Control, format, blank and unassigned characters."""
+    """Returns control, format, blank and unassigned characters."""
     return unicodedata.category(character)[0] in "CZ" and character not in " \t\r\n"
 
 

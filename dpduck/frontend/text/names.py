@@ -127,12 +127,12 @@ def margin_column(aggregate: int) -> str:
 
 
 def lows_column(aggregate: int) -> str:
-    """Lower ends of its intervals, where they depend on the answer: one for each of LEVELS."""
+    """Names the lower ends of its intervals, where they depend on the answer: one for each of LEVELS."""
     return f"lows_{aggregate + 1}"
 
 
 def highs_column(aggregate: int) -> str:
-    """Upper ends of the same."""
+    """Names the upper ends of the same."""
     return f"highs_{aggregate + 1}"
 
 

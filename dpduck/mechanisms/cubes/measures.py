@@ -227,7 +227,7 @@ def is_coarse(operand: Operand) -> bool:
 
 
 def _moment_keys(aggregates: Sequence[Aggregate]) -> list[tuple[str, Operand | None]]:
-    """Operands whose rows are counted for an average or a variance."""
+    """Returns operands whose rows are counted for an average or a variance."""
     return [(one.condition, one.operand) for one in aggregates if one.function in _DEGREES]
 
 
@@ -327,7 +327,7 @@ def linear_weights(one: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
 
 
 def _relative(one: Aggregate, use: Use, measure: Measure) -> float:
-    """Relative variance of an aggregate where every row adds its bound and noise has that deviation."""
+    """Estimates the relative variance of an aggregate if every row adds its bound and noise has that deviation."""
     if use.weights:
         size = Fraction(1)
         if one.function == "sum" and one.operand is not None:

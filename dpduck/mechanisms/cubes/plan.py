@@ -369,5 +369,5 @@ def recovered(plan: AnyPlan, noisy: Sequence[IntegerArray], treatment: Treatment
 
 
 def measured_answers(plan: AnyPlan, noisy: Sequence[IntegerArray]) -> Sequence[FloatArray]:
-    """The same before anything moves them that no formula describes: linear programs, and the option nonnegative."""
+    """Computes the same before linear programs and the option nonnegative move them, which no formula describes."""
     return recover_sets(plan, noisy) if isinstance(plan, RangeSetsPlan) else recover_linearly(plan, noisy)

@@ -74,7 +74,7 @@ def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
 
 
 def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
-    """Intervals of one column are the answers of one measurement, one cell each."""
+    """Reads intervals of one column, which are the answers of one measurement, one cell each."""
     errors = np.sqrt(cell_variances(found.request, found.measures[0].plan)[0])
     return [
         AnswerColumn(answers[number : number + 1], errors[number : number + 1])
@@ -278,7 +278,7 @@ def quantile(answers: FloatArray, variances: FloatArray, fraction: float, bucket
 
 
 def chosen(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
-    """Quantiles that were chosen, and the ends of their intervals: numbers of buckets, or of none.
+    """Returns quantiles that were chosen, and the ends of their intervals: numbers of buckets, or of none.
 
     Ends are chosen for 95 %: of a higher confidence nothing is said but the public bounds. How far a value errs mostly
     is not known, so that it has no standard error.

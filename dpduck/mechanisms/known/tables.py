@@ -190,7 +190,7 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
 
 
 def present_text(value: str) -> str:
-    """That a row has a value, as `conjuncts` writes it."""
+    """Writes the condition that a row has a value, as `conjuncts` does."""
     return sql_of(parse_expression(f"{value} IS NOT NULL").unnest())
 
 

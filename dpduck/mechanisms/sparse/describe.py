@@ -109,7 +109,7 @@ def _projection(declared: Declared, second_moment: float, plan: ProjectionPlan) 
 
 
 def _sketch(charge: Charge, unit_bound: int, declared: Declared, second_moment: float) -> Way:
-    """A count sketch of SKETCH_DEPTH rows, averaged: its noise and the mass of other keys in the same cells."""
+    """Describes a count sketch of SKETCH_DEPTH rows, averaged: its noise, and the mass of other keys in its cells."""
     depth = SKETCH_DEPTH
     if charge.epsilon is None:
         noise = unit_bound**2 / (2 * float(charge.rho))

@@ -47,7 +47,7 @@ class ProjectionPlan:
 
     @property
     def words(self) -> int:
-        """Polynomials that the signs are taken from."""
+        """Returns how many polynomials the signs are taken from."""
         return words_for(self.rows)
 
     @property
@@ -168,7 +168,7 @@ def value_select(table_sql: str) -> str:
 
 
 def seed_select(table_sql: str, plan: ProjectionPlan) -> str:
-    """The signs' polynomials, and what is public about the noise, in every row."""
+    """Selects the signs' polynomials, and what is public about the noise, in every row."""
     return (
         f"SELECT word, coefficients, CAST({plan.rows} AS INTEGER) AS projected_rows, "
         f"CAST({plan.noise_variance!r} AS DOUBLE) AS noise_variance, "

@@ -173,7 +173,7 @@ def _asked(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any], o
 
 
 def read_argument(text: str) -> tuple[str, list[Any] | str, list[Any] | None]:
-    """Name, keys (or what selects them) and weights from the JSON that dp_ask sends; numbers keep their digits."""
+    """Reads name, keys (or what selects them) and weights from dp_ask's JSON; numbers keep their digits."""
     try:
         # a tuple comes as an object whose names are all empty
         name, keys, weights = json.loads(text, parse_float=Decimal, object_pairs_hook=_members)

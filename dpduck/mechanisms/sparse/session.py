@@ -235,7 +235,7 @@ class Hypothesis:
 
 
 def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
-    """Slots for every key that updates can touch, and so many that no question begins with more than alpha / 20."""
+    """Counts slots: for every key that updates can touch, and so many that no question begins above alpha / 20."""
     return max(updates * sparsity, ceil(10 * sparsity * total / alpha))
 
 

@@ -299,7 +299,7 @@ class SparseQueries:
             return self._ready(named)
 
     def _ready(self, named: Named) -> str:
-        """The word for what may be asked, with a warning where the released facts already say that it is no use."""
+        """Says what may be asked, with a warning where the released facts already tell that it is no use."""
         warning = self._sessions.plan(named).warning if named.kind == SESSION else ""
         return "; ".join(filter(None, (f"{named.name} is ready", warning)))
 

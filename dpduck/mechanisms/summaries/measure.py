@@ -76,7 +76,7 @@ def radix_of(request: Request, axes: Axes) -> MixedRadix:
 
 
 def noise_scale(request: Request, axes: Axes) -> Fraction:
-    """Sensitivity over what a noisy total leaves of epsilon: the rows of a unit, each in so many nodes."""
+    """Divides the sensitivity (a unit's rows, each in so many nodes) by what a noisy total leaves of epsilon."""
     if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
     left = request.price.charge.epsilon - (asked_summary(request).total_epsilon or 0)

@@ -285,7 +285,7 @@ def _described(
 def _error(
     subset: int, cells: int, vacant: float, empty: Moments, table: Sequence[Stratum], held: Sequence[Moments]
 ) -> float:
-    """Root mean squared error of the sum over `subset` random cells: variances add up, and so do biases."""
+    """Returns root mean squared error of the sum over `subset` random cells: variances add up, and so do biases."""
     variance = vacant * (empty.square - empty.mean**2)
     bias = vacant * empty.mean
     for part, moments in zip(table, held, strict=True):

@@ -71,7 +71,7 @@ def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tupl
 
 
 def subset(summary: NoisySummary, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> NoisySummary:
-    """Some rows of a summary."""
+    """Returns some rows of a summary."""
     return NoisySummary(
         summary.positions[:, chosen], summary.counts[chosen], summary.priorities[chosen], summary.layers
     )
@@ -193,7 +193,7 @@ def _parent_kept(
 
 
 def places_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, IntegerArray]:
-    """Level and interval of nodes; the total of a Haar axis has level 0, interval 0."""
+    """Returns level and interval of nodes; the total of a Haar axis has level 0, interval 0."""
     starts = np.array(axis.offsets[:-1] or (1,), dtype=np.int64)
     step = np.searchsorted(starts, numbers, side="right") - 1
     total = step < 0

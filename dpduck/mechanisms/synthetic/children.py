@@ -316,7 +316,7 @@ def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> F
 
 
 def _picked(weights: FloatArray, groups: IntegerArray, uniform: FloatArray) -> IntegerArray:
-    """For each row a cell of the row of weights that its group names: where the cumulated share exceeds its number."""
+    """Draws a cell for each row by the weights of its group: where the cumulated share exceeds its number."""
     cumulated = np.cumsum(weights, axis=1)
     total = cumulated[:, -1:]
     shares = np.divide(cumulated, total, out=np.ones_like(cumulated), where=total > 0)

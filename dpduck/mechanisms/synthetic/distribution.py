@@ -157,7 +157,7 @@ def kept_zeros(
 
 
 def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
-    """Cliques that hold these sets and all attributes; one for all that hang together where that has no more cells."""
+    """Returns cliques that hold these sets and all attributes; one for each part if that has no more cells."""
     found: list[Members] = []
     cliques = eliminated(sizes, sets).cliques()
     for group in connected(len(sizes), sets):
@@ -210,7 +210,7 @@ def sampled_codes(distribution: Distribution, rows: int, words: Words) -> list[I
 
 
 def _drawn(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
-    """For rows in groups, increasing, a cell of the row of weights that the group names."""
+    """Draws a cell for rows in increasing groups, by the row of weights that the group names."""
     found, counts = np.unique(groups, return_counts=True)
     cumulated = np.cumsum(weights[found], axis=1)
     ended = cumulated >= cumulated[:, -1:]  # cells of no weight at the end have no row by rounding either
@@ -237,7 +237,7 @@ def needed_cells(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
 
 
 def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set[int]]:
-    """Groups of attributes that some marginal connects."""
+    """Returns groups of attributes that some marginal connects."""
     groups = [{attribute} for attribute in range(attributes)]
     for marginal in marginals:
         touched = [group for group in groups if group & set(marginal)]

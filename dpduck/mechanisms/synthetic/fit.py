@@ -97,7 +97,7 @@ class FitProblem:
 
     @cached_property
     def margin_trees(self) -> list[MarginTree | None]:
-        """For each clique, the margins that are taken from it: a set's from the smallest clique that holds it."""
+        """Returns, by clique, the margins that are taken from it: a set's from the smallest clique that holds it."""
         inside: list[list[Members]] = [[] for _ in self.tree.cliques]
         members, cells = [set(clique) for clique in self.tree.cliques], [prod(shape) for shape in self.shapes]
         for one in self.sets:

@@ -63,7 +63,7 @@ class Elimination:
         return total
 
     def cliques(self) -> tuple[Members, ...]:
-        """Fronts that lie in no other."""
+        """Returns the fronts that lie in no other."""
         found = [front for front in self.fronts if not any(front & one == front != one for one in self.fronts)]
         return tuple(tuple(sorted(self.order[place] for place in _bits(front))) for front in found)
 
@@ -149,7 +149,7 @@ class JunctionTree:
 
     @cached_property
     def roots(self) -> tuple[int, ...]:
-        """For each clique, the first of those that it is connected with."""
+        """Returns for each clique, the first of those that it is connected with."""
         found = list(range(len(self.cliques)))
         for number in self.order:
             if self.parents[number] >= 0:
@@ -158,7 +158,7 @@ class JunctionTree:
 
     @cached_property
     def homes(self) -> dict[int, int]:
-        """For each attribute, the first clique that has it."""
+        """Returns for each attribute, the first clique that has it."""
         return {one: number for number in reversed(self.order) for one in self.cliques[number]}
 
     @cached_property
@@ -168,7 +168,7 @@ class JunctionTree:
 
     @cached_property
     def ways(self) -> tuple[dict[int, int], ...]:
-        """For each clique, and each one beneath it, the child that leads there."""
+        """Returns for each clique, and each one beneath it, the child that leads there."""
         found: tuple[dict[int, int], ...] = tuple({} for _ in self.cliques)
         for number in self.order:
             child, parent = number, self.parents[number]

@@ -74,7 +74,7 @@ def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
 
 
 def synthetic_asks(proposal: SyntheticProposal) -> Sequence[Ask[Any]]:
-    """MWEM's questions, or the tables of a plan."""
+    """Returns MWEM's questions, or the tables of a plan."""
     return proposal.tables if proposal.mwem_asks is None else proposal.mwem_asks.asks
 
 

@@ -233,7 +233,7 @@ def _block(members: Members, shape: tuple[int, ...], observations: Sequence[Obse
 
 @lru_cache(maxsize=256)
 def _codes(sizes: tuple[int, ...], kept: tuple[int, ...]) -> Codes:
-    """For each cell of a table, its cell in the marginal on the kept axes."""
+    """Returns for each cell of a table, its cell in the marginal on the kept axes."""
     inside = [size if place in kept else 1 for place, size in enumerate(sizes)]
     return np.ascontiguousarray(np.broadcast_to(np.arange(prod(inside)).reshape(inside), sizes)).reshape(-1)
 

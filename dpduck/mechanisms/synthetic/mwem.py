@@ -288,7 +288,7 @@ def estimated(
 
 
 def _allowed(pool: Pool, method: Method, asked: Sequence[Members], used: float) -> NDArray[np.bool_]:
-    """Families of the workload whose question leaves the tables within bounds: a matter of sizes and past choices.
+    """Lists families of the workload whose question leaves the tables within bounds: by sizes and past choices.
 
     used: of the price, so that one large table does not keep all others out. Where rounds anneal, pairs are candidates,
     and those of three and more columns are such as answers connect already: most of the others' time for no less error.
@@ -356,7 +356,7 @@ def _fitted(
     steps: int,
     everywhere: bool,
 ) -> State:
-    """Cliques for all that was asked, and a fit of each part that hangs together."""
+    """Chooses cliques for all that was asked, and fits each part that hangs together."""
     sizes, newest = state.distribution.sizes, set(observations[-1].attributes)
     sets = [*(one.attributes for one in observations), *state.parameters, *state.zeros]
     dense = method.dense or method.averages

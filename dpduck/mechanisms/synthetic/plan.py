@@ -73,7 +73,7 @@ class Fit:
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
-    """Those that can serve the request, the chosen one first, then by predicted error."""
+    """Returns those that can serve the request, the chosen one first, then by predicted error."""
     asked = request.options.mechanism
     found = []
     if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
@@ -244,7 +244,7 @@ def annealed(
     bound: int,
     expected: int | None,
 ) -> Fit:
-    """The plan of AIM (McKenna et al. 2022): a weight is how often the workload has the columns, in the mean."""
+    """Plans AIM (McKenna et al. 2022): a weight is how often the workload has the columns, in the mean."""
     records = expected or RECORDS
     first = tuple(Family((place,), (size,)) for place, size in enumerate(sizes))
     share = _first_share(pure, amount, bound, sizes, records)

@@ -77,7 +77,7 @@ def _condition(request: SyntheticRequest, key: Key) -> Family:
 
 
 def parities(attributes: tuple[int, ...], shape: tuple[int, ...]) -> Family:
-    """The Fourier queries with exactly this support: products of non-constant Hadamard rows over the valid codes."""
+    """Builds the Fourier queries of exactly this support: products of non-constant Hadamard rows over valid codes."""
     return Family(attributes, shape, tuple(_hadamard(size)[1:, :size] for size in shape))
 
 
@@ -101,7 +101,7 @@ def _intervals(size: int) -> IntegerArray:
 def candidates(
     sizes: Sequence[int], workload: Sequence[tuple[int, ...]], largest: int, loudest: float
 ) -> list[tuple[int, ...]]:
-    """All subsets of the workload's marginals, without the largest where all have more than MOST_CELLS together.
+    """Lists subsets of the workload's marginals, without the largest where all have more than MOST_CELLS together.
 
     largest: cells of one. loudest: the same, were the price spent on it, for noise of twice the records in all.
     """

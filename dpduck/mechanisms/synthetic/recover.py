@@ -236,7 +236,7 @@ class SyntheticTables:
         return [(column, "BIGINT", owners), *taken]
 
     def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: Request) -> Columns:
-        """Values inside bins in place of their lower edges."""
+        """Returns values inside bins in place of their lower edges."""
         found = []
         with sandbox() as connection:
             for (name, type_name, edges), key, of in zip(taken, base.question.keys, codes, strict=True):

@@ -65,17 +65,17 @@ class Schedule:
 
     @property
     def total_price(self) -> Fraction:
-        """For the number of records."""
+        """Returns the price of the number of records."""
         return self.amount * TOTAL_SHARE[self.pure]
 
     @property
     def first_price(self) -> Fraction:
-        """For each marginal before the rounds."""
+        """Returns the price of each marginal before the rounds."""
         return self.amount * self.first_share / self.first if self.first else Fraction(0)
 
     @property
     def round_price(self) -> Fraction:
-        """For each round; nothing where there are none."""
+        """Returns the price of each round; 0 where there are none."""
         left = self.amount * (1 - TOTAL_SHARE[self.pure]) - self.first_price * self.first
         return left / self.rounds if self.rounds else Fraction(0)
 
@@ -90,7 +90,7 @@ class Schedule:
         return self.unit_bound / price if self.pure else self.unit_bound**2 / (2 * price)
 
     def of_round(self, price: Fraction) -> tuple[Fraction, Fraction]:
-        """Rate and parameter of a round that costs at most this."""
+        """Returns rate and parameter of a round that costs at most this."""
         choice = price * self.choice_share
         return self.rate(choice), self.parameter(price - choice)
 
@@ -110,7 +110,7 @@ class Schedule:
 
 
 def mean_absolute(pure: bool, variance: float) -> float:
-    """Mean absolute value of Laplace or Gaussian noise of this variance."""
+    """Returns mean absolute value of Laplace or Gaussian noise of this variance."""
     return sqrt(variance / 2) if pure else sqrt(2 * variance / pi)
 
 

@@ -72,7 +72,7 @@ class Gap:
 
     @property
     def lifted(self) -> FloatArray:
-        """What a precision of 1 of each marginal adds to a component: the product of the sizes that it sums over."""
+        """Returns what a precision of 1 of each marginal adds to a component: the product of the sizes it sums over."""
         whole = range(len(self.sizes))
         return np.array(
             [prod(float(self.sizes[i]) for i in whole if not number >> i & 1) for number in range(1 << len(whole))]

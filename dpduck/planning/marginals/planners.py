@@ -277,7 +277,7 @@ MOST_MARGINALS = 2000
 def cluster(
     sizes: Sequence[int], marginals: Sequence[tuple[int, ...]], weights: FloatArray, power: int
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Clusters as (attributes of the union, positions of the members), the cheapest found.
+    """Returns the cheapest clusters found, as (attributes of the union, positions of the members).
 
     weights: w_B of each distinct marginal. power: the exponent p of the number of clusters.
 

@@ -83,7 +83,7 @@ class BucketChoice:
 
     @property
     def far(self) -> float:
-        """The bucket of the quantile has weight 1, others exp(-rate * distance); a distance is rows times both."""
+        """Returns the distance, rows times both, that is rarely exceeded: weights are exp(-rate * distance), 1 at 0."""
         return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
 
 
@@ -102,7 +102,7 @@ def bucket_choices(
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
 
     def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
-        """An end is so far out that it is on the wrong side once in 40 times, whatever the rows (privacy.md)."""
+        """Chooses ends so far out that each is on the wrong side once in 40 times, whatever the rows (privacy.md)."""
         loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
         rate = loss / (2 * max(below, above) * unit_bound)
         if not direction:

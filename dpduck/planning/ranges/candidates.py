@@ -40,7 +40,7 @@ BITS = 15
 
 
 def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Integers near 2^bits times `strategy`; every column's L1 norm is at most 2^bits, and exactly that if it was 1.
+    """Rounds 2^bits times `strategy` to integers; a column's L1 norm is at most 2^bits, and exactly that if it was 1.
 
     The largest entry of each column takes up the rounding of the others.
 
@@ -159,7 +159,7 @@ def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRAN
 
 
 def p_identity_strategy(problem: RangeProblem) -> RangeStrategy:
-    """HDMM's p-identity, quantised: every column has the same L1 norm exactly."""
+    """Returns HDMM's p-identity, quantised: every column has the same L1 norm exactly."""
     buckets, boundaries = problem.reduction
     theta = optimise_p_identity(buckets, problem.search_seconds)
     factor = factor_over(problem.workload.size, boundaries, quantise_l1(p_identity_matrix(theta), problem.bits))
@@ -304,7 +304,7 @@ def _iterate(
 
 
 def _accelerated(logs: list[FloatArray], steps: list[FloatArray], weights: FloatArray) -> FloatArray:
-    """Anderson's mixing of the fixed point log m -> log m + step: the next log m, scaled to a mean of 0."""
+    """Returns Anderson's mixing of the fixed point log m -> log m + step: the next log m, scaled to a mean of 0."""
     move = MIXING * steps[-1]
     if len(logs) > 1:
         step_changes = np.stack([steps[-1] - step for step in steps[:-1]], axis=1)

@@ -56,7 +56,7 @@ class Hierarchy:
 
 
 def balanced_hierarchy(size: int, branching: int) -> Hierarchy:
-    """Level l cuts the n values into branching^l intervals whose lengths differ by at most 1.
+    """Cuts the n values at level l into branching^l intervals, whose lengths differ by at most 1.
 
     >>> [b.tolist() for b in balanced_hierarchy(5, 2).boundaries]
     [[0, 5], [0, 2, 5], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 5]]
@@ -221,7 +221,7 @@ def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
 
 
 def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
-    """Optimal shares of epsilon (norm 1) or rho (norm 2) per group; 0 for a group that no query needs.
+    """Returns optimal shares of epsilon (norm 1) or rho (norm 2) per group; 0 for a group that no query needs.
 
     With C_r = 1: eta_r proportional to s_r^(1/3), or eta_r^2 to s_r^(1/2).
     """
@@ -276,7 +276,7 @@ DROPPED = 1e-6
 
 
 def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[FloatArray, float]:
-    """Shares of epsilon (norm 1) or rho (norm 2) per level, summing to 1, for the least total variance; that total.
+    """Returns shares of epsilon (norm 1) or rho (norm 2) by level, of sum 1, of least total variance; that total.
 
     Exact where all nodes of a level have the same length, else for the mean length: the levels' projectors P_l then
     diagonalise the normal matrix, and the total is sum_l trace(V P_l) / lambda_l, lambda_l = sum_{k >= l} w_k m_k with
@@ -288,7 +288,7 @@ def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[F
 
 
 def optimal_shares(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[FloatArray, float]:
-    """Descents from several starts, then levels dropped, added or moved by one, as long as that helps."""
+    """Descends from several starts, then drops, adds or moves levels by one, as long as that helps."""
     if len(energies) == 1:
         return np.ones(1), float(energies[0] / lengths[0])
     with one_thread():
@@ -316,7 +316,7 @@ def _starts(levels: int, norm: int) -> Iterator[FloatArray]:
 
 
 def _neighbours(shares: FloatArray) -> Iterator[FloatArray]:
-    """One level dropped, added with the mean share, or moved to the next level above or below; the last stays."""
+    """Yields shares with one level dropped, added with the mean share, or moved up or down by one; the last stays."""
     measured = shares > 0
     for level in range(len(shares) - 1):
         changed = shares.copy()

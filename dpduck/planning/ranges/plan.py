@@ -79,7 +79,7 @@ def _with_groups(workload: RangeWorkload, blocks: list[IntegerArray], shares: Fl
 
 
 def _shares(workload: RangeWorkload, blocks: list[IntegerArray], norms: FloatArray, norm: int) -> FloatArray:
-    """Closed-form shares for the recovery weights of unweighted least squares.
+    """Returns closed-form shares for the recovery weights of unweighted least squares.
 
     norms: C_r or C_r^2. Laplace: eta proportional to (s/C)^(1/3), share C eta; Gaussian: share C^2 eta^2 = C s^(1/2).
     """
@@ -264,7 +264,7 @@ class ProductPlan:
         return tuple(strategy.variances(units) for strategy, units in pairs)
 
     def variances(self) -> FloatArray:
-        """Predicted variance of every answer, one axis per attribute."""
+        """Predicts the variance of every answer, one axis per attribute."""
         return self.scale * reduce(np.multiply.outer, self.attribute_variances, np.ones(()))
 
     @property

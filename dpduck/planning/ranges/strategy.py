@@ -53,7 +53,7 @@ class RangeStrategy:
         return tuple(factor.norms[norm - 1] for factor in self.factors)
 
     def unit_parameters(self, norm: int) -> FloatArray:
-        """Parameters at a budget of 1: C_k/share_k (b at epsilon = 1) or C_k^2/share_k (sigma^2 at rho = 1/2)."""
+        """Computes parameters at a budget of 1: C_k/share_k (b at epsilon = 1), C_k^2/share_k (sigma^2, rho = 1/2)."""
         return np.array(self.norms(norm), dtype=np.float64) / self.shares
 
     @cached_property
@@ -299,7 +299,7 @@ def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[F
 
 
 def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> Layers:
-    """Pattern search: one number or height at a time by a factor, whose root is taken when nothing improves."""
+    """Searches by pattern: one number or height at a time by a factor, whose root is taken when nothing improves."""
     known: dict[Layers, float] = {}
 
     def total(trial: Layers) -> float:
@@ -320,7 +320,7 @@ def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> La
 
 
 def _moves(layers: Layers, step: float, size: int) -> list[Layers]:
-    """Neighbours of a choice of layers."""
+    """Returns neighbours of a choice of layers."""
     moves = []
     for index, (bumps, height) in enumerate(layers):
         fewer_or_more = [min(max(1, size // 2), max(1, round(bumps * factor))) for factor in (step, 1 / step)]

@@ -299,7 +299,7 @@ class Axis:
         return summed
 
     def contrasts(self, table: FloatArray, axis: int) -> FloatArray:
-        """A table less its mean over each atom, along one of its axes."""
+        """Subtracts from a table its mean over each atom, along one of its axes."""
         moved = np.moveaxis(table, axis, 0)
         means = self._summed(moved) / self.sizes.reshape(-1, *[1] * (moved.ndim - 1))
         return np.moveaxis(moved - means[self.atom], 0, axis)
@@ -360,7 +360,7 @@ class Kinds:
 
     @classmethod
     def of(cls, axis: Axis, along: Sequence[Along | None]) -> Kinds:
-        """Those of all measurements, None where one sums over the axis."""
+        """Returns the kinds of all measurements, None where one sums over the axis."""
         numbers: dict[object, int] = {}
         distinct: list[Along | None] = []
         which = np.zeros(len(along), np.intp)

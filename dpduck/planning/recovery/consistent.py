@@ -38,7 +38,7 @@ def nearest_consistent(
     start: Sequence[FloatArray],
     consistency: str,
 ) -> tuple[FloatArray, ...]:
-    """Consistent tables at the least weighted distance from `answers`, in the norm that `consistency` names.
+    """Returns consistent tables at the least weighted distance from `answers`, in the norm that `consistency` names.
 
     deviations: standard error of a cell of each marginal. start: any consistent tables; least squares is a good one.
     """
@@ -225,7 +225,7 @@ def integer_table(table: FloatArray) -> FloatArray:
 def nonnegative_consistent(
     workload: MarginalWorkload, answers: Sequence[FloatArray], variances: Sequence[float]
 ) -> tuple[FloatArray, ...]:
-    """Non-negative tables, consistent with each other, near the consistent `answers` in squares over variance.
+    """Returns non-negative tables, consistent with each other, near the consistent `answers` in squares over variance.
 
     answers: consistent tables, in the order of workload.marginals. Every table ends with the sum max(sum, 0).
     """

@@ -41,7 +41,7 @@ class ComponentCovariances:
     variances: FloatArray
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Covariance of a cell of each, shape (2,) * common attributes: index 1 where the cells agree."""
+        """Returns the covariance of a cell of each, shape (2,) * common attributes: index 1 where the cells agree."""
         sizes = dict(zip(self.lattice.attributes, self.lattice.sizes, strict=True))
         common = tuple(sorted(set(first) & set(second)))
         table = np.zeros((2,) * len(common))
@@ -125,7 +125,7 @@ def ratio_interval(
     denominator: tuple[float, Mapping[Members, FloatArray]],
     margins: SumMargin,
 ) -> tuple[float, float]:
-    """Fieller's interval of a ratio: all t for which N - t D is within the margin of its own noise.
+    """Returns Fieller's interval of a ratio: all t for which N - t D is within the margin of its own noise.
 
     N - t D is the noise alone at the true ratio, so that the interval covers it however near to 0 the denominator is;
     where that cannot be told from 0 every ratio is possible. A sum and its weights are given for each.
@@ -253,7 +253,7 @@ class Curved:
 
 
 def margins(noise: NoiseKind, stderrs: FloatArray, step: float | FloatArray) -> FloatArray:
-    """Half-widths of intervals for sums of noises with these standard errors, shape (levels, ..), as SumMargin.of."""
+    """Computes half-widths for sums of noises of these standard errors, shape (levels, ..), as SumMargin.of does."""
     jumps = np.where(stderrs < JUMPY * step, step, step / 2)
     laws = [sum_margin(noise, level) for level in LEVELS]
     return np.array([np.minimum(law.farthest * stderrs, law.usual * stderrs + jumps) for law in laws])

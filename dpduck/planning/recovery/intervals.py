@@ -86,7 +86,7 @@ def rounded_margin(law: ErrorLaw, confidence: Fraction) -> float:
 def selected_lows(
     noise: Noise, threshold: int, least: int, answers: IntegerArray, levels: Sequence[Fraction]
 ) -> FloatArray:
-    """Lower ends for counts that are seen because they, noisy, are above a threshold; shape (levels, answers).
+    """Returns lower ends for counts that are seen because they, noisy, are above a threshold; shape (levels, answers).
 
     The smallest u from `least` on whose noise, given that it lifts u above the threshold, makes it as large as the
     answer with more than half of what the confidence leaves: P(noise >= x - u) > half P(noise > threshold - u). That

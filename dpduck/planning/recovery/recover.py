@@ -59,7 +59,7 @@ def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray,
 
 
 def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """A cell of B is the sum of chi(cell) f / m_B over coefficients with support in B (equation 5 of the paper)."""
+    """Sums chi(cell) f / m_B over coefficients with support in B, for each cell of B (equation 5 of the paper)."""
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     sums = [np.zeros(tuple(plan.workload.sizes[attribute] for attribute in members)) for members in lattice.sets]
     for measurement, answers in zip(plan.measurements, noisy, strict=True):
@@ -159,7 +159,7 @@ def recover_ranges(plan: RangePlan, noisy: Sequence[IntegerArray]) -> FloatArray
 def recover_buckets(
     strategy: RangeStrategy, variances: Sequence[float] | FloatArray, noisy: Sequence[IntegerArray | FloatArray]
 ) -> FloatArray:
-    """Least-squares counts of the buckets; leading axis of `noisy` the rows of a group, further axes are kept."""
+    """Estimates the buckets' counts by least squares; leading axis of `noisy` a group's rows, further axes are kept."""
     if isinstance(strategy.structure, Hierarchy):
         precisions = np.zeros(strategy.structure.levels)
         precisions[list(strategy.groups)] = 1 / np.asarray(variances)
@@ -205,7 +205,7 @@ Noisy = Mapping[int, NDArray[np.int64] | FloatArray]
 
 
 def recover_hierarchy(tree: Hierarchy, precisions: FloatArray, noisy: Noisy) -> FloatArray:
-    """Weighted least squares from the measured levels; leading axis n, further axes are recovered side by side.
+    """Solves weighted least squares from the measured levels; leading axis n, further axes side by side.
 
     precisions: 1/variance per level, 0 where it is not measured. noisy: level to its answers, nodes first.
     Hay et al. (2010), Theorem 3, with a_v and s_v of subtree_variances in place of the uniform weights:

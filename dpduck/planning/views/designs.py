@@ -121,7 +121,7 @@ MOST_MARGINALS = 600
 
 
 def views_of(lattice: Lattice, sets: Sequence[tuple[int, ...]]) -> BoolArray:
-    """Views from sets of domain positions; attributes that the workload does not use are left out."""
+    """Returns views from sets of domain positions; attributes that the workload does not use are left out."""
     local = {attribute: index for index, attribute in enumerate(lattice.attributes)}
     views = np.zeros((len(sets), len(local)), dtype=np.bool_)
     for row, members in enumerate(sets):
@@ -209,7 +209,7 @@ class _State:
         self.logarithm = log(float((objective.kept_coefficients / self.floored(self.precisions)).sum()))
 
     def floored(self, precisions: FloatArray) -> FloatArray:
-        """Precisions, none at 0."""
+        """Returns the precisions, none of them 0."""
         raised: FloatArray = np.maximum(precisions, NOTHING * precisions[0])
         return raised
 
@@ -295,7 +295,7 @@ class DesignStart:
 def evaluate(
     objective: ViewObjective, blocks: BoolArray, assignment: NDArray[np.intp], budgets: FloatArray, rounds: int
 ) -> tuple[FloatArray, float]:
-    """Budgets by block after some rounds, and the error; equal views are measured once, with their budgets summed."""
+    """Returns budgets by block after some rounds, and the error; equal views are one, with their budgets summed."""
     held = blocks[:, assignment]
     codes, cells = held @ objective.bits, np.exp(held @ objective.log_sizes)
     if len(set(codes.tolist())) == len(codes):
@@ -347,7 +347,7 @@ def anneal_assignment(
 def _assignment_move(
     assignment: NDArray[np.intp], attributes: int, points: int, source: HashCounter
 ) -> NDArray[np.intp] | None:
-    """Two attributes exchange their points, or one goes elsewhere; None where that changes nothing."""
+    """Lets two attributes exchange their points, or one go elsewhere; None where that changes nothing."""
     kind, one = source.uniform(), source.below(attributes)
     moved = assignment.copy()
     if kind < SWAPS:

@@ -127,7 +127,7 @@ class ViewObjective:
         return slope
 
     def improve(self, incidence: Any, cells: FloatArray, budgets: FloatArray, rounds: int) -> tuple[FloatArray, float]:
-        """Budgets after some rounds of optimal recovery, then optimal budgets for it; and f there.
+        """Returns budgets after some rounds of optimal recovery, then optimal budgets for it; and f there.
 
         Least squares takes component B from view V with weight p = eta_V^2 / (2 n_V D_B); with that recovery held,
         s_V proportional to n_V sum_B c_B p^2 and the paper's optimum eta_V proportional to s_V^(1/3).
@@ -170,7 +170,7 @@ class ViewObjective:
 
 
 def _above_nothing(measured: FloatArray) -> FloatArray:
-    """Precisions, with what is not measured at a tiny part of the largest."""
+    """Returns precisions, with what is not measured at a tiny part of the largest."""
     raised: FloatArray = np.maximum(measured, NOTHING * measured.max())
     return raised
 

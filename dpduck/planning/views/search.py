@@ -91,7 +91,7 @@ class ViewSearch:
 
     @property
     def most_blocks(self) -> int:
-        """Most views that are searched step by step."""
+        """Returns how many views are searched step by step at most."""
         return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
 
     def run(self) -> FoundViews:
@@ -116,7 +116,7 @@ class ViewSearch:
         return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
 
     def _settled(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
-        """These views with better budgets; None where one is too large or they leave something out."""
+        """Returns these views with better budgets; None where one is too large or they leave something out."""
         if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
             return None
         settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.clock), origin)
@@ -155,7 +155,7 @@ class ViewSearch:
         return sum(count * entries for count, entries in zip(counts.tolist(), each, strict=True))
 
     def _families(self, most_blocks: int) -> tuple[DesignFamily, ...]:
-        """Designs that may fit: of full strength where every set of the highest order is asked."""
+        """Returns designs that may fit: of full strength where every set of the highest order is asked."""
         lattice = self.objective.lattice
         attributes, highest = len(lattice.attributes), len(lattice.members) - 1
         complete = len(lattice.members[highest]) == comb(attributes, highest)
@@ -252,7 +252,7 @@ class ViewSearch:
 
 
 def _step_seconds(pairs: int) -> float:
-    """About how long one step of an assignment takes on an idle machine, by pairs of block and component."""
+    """Estimates how long one step of an assignment takes on an idle machine, by pairs of block and component."""
     return 4e-5 + 2e-9 * pairs
 
 

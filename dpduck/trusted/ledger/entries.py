@@ -95,7 +95,7 @@ def rational_text(amount: Fraction) -> str:
 
 
 def microseconds_of(at: datetime) -> int:
-    """Whole microseconds since 1970 in UTC."""
+    """Returns whole microseconds since 1970 in UTC."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -143,7 +143,7 @@ def missing_from(own: Charge, other: Charge) -> Charge:
 
 
 def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
-    """Epsilon, rho and delta as exact texts."""
+    """Returns epsilon, rho and delta as exact texts."""
     epsilon = None if charge.epsilon is None else rational_text(charge.epsilon)
     return epsilon, rational_text(charge.rho), rational_text(charge.delta)
 

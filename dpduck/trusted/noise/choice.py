@@ -101,7 +101,7 @@ def _gaps(scores: IntegerArray) -> IntegerArray:
 
 @cache
 def _table() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """For j = 0..LAST: a lower bound on 2**64 exp(-j/STEPS), and an upper bound on it less 1."""
+    """Returns for j = 0..LAST: a lower bound on 2**64 exp(-j/STEPS), and an upper bound on it less 1."""
     bounds = [exp_minus(Fraction(step, STEPS), 128) for step in range(LAST + 1)]
     lower = [min(low >> 64, (1 << 64) - 1) for low, _ in bounds]
     upper = [min(high >> 64, (1 << 64) - 1) for _, high in bounds]

@@ -14,7 +14,7 @@ class Entropy(Protocol):
     """A source of independent, uniform bytes. Tests inject their own; the product has only the operating system's."""
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Exactly `count` fresh bytes."""
+        """Returns exactly `count` fresh bytes."""
 
 
 class _OperatingSystemEntropy:

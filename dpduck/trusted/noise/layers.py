@@ -164,7 +164,7 @@ def signed(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
 
 
 def _filtered_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Magnitudes from theta to below - 1: a geometric law has no memory, so its remainder is the truncated one."""
+    """Draws magnitudes from theta to below - 1: a geometric law has no memory, so its remainder is truncated."""
     if law.below is None or law.tau > law.theta:
         raise ValueError("a layer between two filters has no threshold")
     return geometric(law.scale, count, entropy) % (law.below - law.theta) + law.theta

@@ -131,7 +131,7 @@ def _of_cells(counts: ExactCounts, ask: Ask[Any], noise: Noise, chosen: object, 
 
 
 def _layers(counts: ExactCounts, query: Layers, noise: Noise, chosen: object, entropy: Entropy) -> NoisySummary:
-    """Layers chosen after the charge are free as long as they are of the noise that was paid for."""
+    """Draws a summary by layers that were chosen after the charge: any are free, of the noise that was paid for."""
     if not isinstance(chosen, SummaryPlan) or noise.kind is not NoiseKind.LAPLACE:
         raise InternalError("a summary without its layers")
     if {law.scale for law in chosen.layers} != {noise.parameter}:

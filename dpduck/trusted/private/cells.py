@@ -139,7 +139,7 @@ def at_most(ordered: Positions, wanted: Positions) -> NDArray[np.int64]:
 
 
 def _less(first: Positions, second: Positions) -> NDArray[np.bool_]:
-    """Word by word, the last that decides being the first that differs."""
+    """Compares word by word, from the last: what decides is the first that differs."""
     less = np.zeros(first.shape[1], dtype=np.bool_)
     for left, right in zip(first[::-1], second[::-1], strict=True):
         less = (left < right) | ((left == right) & less)

@@ -56,7 +56,7 @@ def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[
 
 
 def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
-    """Flags as they are; steps between their bounds, whatever they were, and only of rows that meet the condition."""
+    """Bounds flags and steps: flags stay; steps lie between their bounds, and only where the condition holds."""
     columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
     for number, aggregate in enumerate(aggregates):
         if aggregate.value_sql:

@@ -121,7 +121,7 @@ def read_job(job: CountingJob) -> Reading:
 
 
 def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
-    """Flags and steps of the aggregates that the database does not read itself."""
+    """Returns the flags and steps of aggregates that the database does not read itself."""
     outputs: dict[str, Output] = {}
     for number, aggregate in enumerate(job.aggregates):
         if aggregate.condition and not scan.reads(aggregate.condition):
@@ -147,7 +147,7 @@ def job_sql(job: CountingJob) -> str:
 
 
 def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
-    """A count by long lists of labels as a job over DuckDB's own groups of the columns, with the column of their rows.
+    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with the column of their rows.
 
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
     three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
@@ -370,7 +370,7 @@ def _codes(reading: KeyReading, column: Column) -> Column:
 
 
 def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.int64]) -> ExactCounts:
-    """Key codes become codes of released attributes; combinations outside a domain or an attribute are left out."""
+    """Turns key codes into codes of released attributes, without combinations outside a domain or an attribute."""
     inside = _all_inside(keys)
     if inside is not None:
         keys, counts = [codes[inside] for codes in keys], counts[:, inside]

@@ -191,7 +191,7 @@ def cells_sql(
     units: Sequence[str] = (),
     counted: str = "",
 ) -> str:
-    """Kept rows to units, where bounds are by group, to cells."""
+    """Sums kept rows by units, where bounds are by group, and then by cells."""
     sql = rows_sql
     if units:
         grouping = ", ".join([*cells, *units])

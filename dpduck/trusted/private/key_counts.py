@@ -115,7 +115,7 @@ def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: 
 def exact_answers(
     counts: KeyCounts, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Weighted sums of exact counts, one for each run of `lengths` keys; for trusted code alone."""
+    """Returns weighted sums of exact counts, one for each run of `lengths` keys; for trusted code alone."""
     places = find(counts._exact_high, counts._exact_low, keys)
     values = np.where(places < 0, 0, counts._exact_counts[places] if len(counts._exact_counts) else 0) * weights
     sums = np.concatenate([[0], np.cumsum(values)])

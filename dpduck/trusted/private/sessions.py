@@ -75,7 +75,7 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
 
 
 def draw_thresholds(scale: Fraction, rounds: int, entropy: Entropy) -> bytes:
-    """Threshold noise of both sides for every round, for the secrets file alone."""
+    """Draws threshold noise of both sides for every round, for the secrets file alone."""
     return one_sided(scale, 2 * rounds, entropy).tobytes()
 
 
@@ -95,7 +95,7 @@ class Questions(Hidden):
 
 
 def _require_once(keys: KeyDigests, lengths: Sequence[int]) -> None:
-    """A key that came twice in one question would weigh 2, and a unit could move the answer twice as far."""
+    """Refuses a key that comes twice in a question: it would weigh 2, and a unit move the answer twice as far."""
     runs = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((keys.low, keys.high, runs))
     high, low, run = keys.high[order], keys.low[order], runs[order]

@@ -35,7 +35,7 @@ class SketchHashes:
 
 
 def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> SketchHashes:
-    """Fresh coefficients."""
+    """Draws fresh coefficients."""
     drawn = uniform_below(PRIME, 2 * rows * (attributes + 1), entropy).reshape(2, rows, attributes + 1).tolist()
     buckets, signs = (tuple(tuple(row) for row in table) for table in drawn)
     return SketchHashes(width, buckets, signs)

@@ -57,7 +57,7 @@ class KeyReading:
 
     @property
     def slots(self) -> int:
-        """Most groups that this key makes without its guard: its values and NULL."""
+        """Returns how many groups this key makes at most without its guard: its values and NULL."""
         return len(self.codes) + 1
 
     def slot_sql(self, type_name: str) -> str:
@@ -150,7 +150,7 @@ def _integer_reading(value: str, domain: ValueDomain, integers: list[int]) -> Ke
 
 
 def _listed_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
-    """Position 1 .. n of a listed value, NULL for every other; DuckDB looks dictionaries up once per entry."""
+    """Returns position 1 .. n of a listed value, NULL for every other; DuckDB looks dictionaries up once per entry."""
     count = len(domain.values)
     position = _value_position(value, domain, name)
     codes = np.arange(count, dtype=np.int64)
@@ -236,5 +236,5 @@ def _range_reading(domain: RangeDomain, name: str, value: str) -> KeyReading:
 
 
 def _range_parameters(domain: RangeDomain, name: str, bins: BinExpression) -> dict[str, ParameterValue]:
-    """Edges as texts, only where the expression compares with them: DuckDB refuses parameters that it does not use."""
+    """Returns edges as texts if the expression compares with them: DuckDB refuses parameters that it does not use."""
     return {name: texts_parameter([*domain.edges, domain.upper])} if bins.uses_edges else {}

@@ -120,7 +120,7 @@ def _floating_bins(value: str, domain: RangeDomain) -> str | None:
 
 
 def _is_exact_in_double(type_name: str) -> bool:
-    """Types whose values become different doubles in the same order: decimals of at most 15 digits do."""
+    """Returns types whose values become different doubles in the same order: decimals of at most 15 digits do."""
     if type_name in FLOATING_TYPES:
         return True
     return type_name.startswith("DECIMAL(") and int(type_name[8:].split(",", maxsplit=1)[0]) <= 15
@@ -151,7 +151,7 @@ def _double(number: float) -> str:
 
 
 def _calendar_bins(value: str, domain: RangeDomain) -> str | None:
-    """Whole months from the first of a month, or bins of one fixed length of days or microseconds."""
+    """Returns whole months from the first of a month, or bins of one fixed length of days or microseconds."""
     if domain.type_name not in ("DATE", "TIMESTAMP"):
         return None
     try:

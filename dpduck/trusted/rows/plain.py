@@ -107,7 +107,7 @@ def renamed(sql: str, names: Mapping[str, str]) -> str:
 
 
 def tokens_of(text: str) -> list[tuple[str, str]]:
-    """Kinds and texts of tokens."""
+    """Returns kinds and texts of tokens."""
     tokens, place = [], 0
     while text[place:].strip():
         match = _TOKEN.match(text, place)
@@ -227,7 +227,7 @@ class Reader:
             raise NotPlain
 
     def _literal(self) -> tuple[str, str]:
-        """Kind and text of a literal: text, number, boolean, DATE or TIMESTAMP."""
+        """Returns kind and text of a literal: text, number, boolean, DATE or TIMESTAMP."""
         kind, text = self.next()
         if kind == "text":
             return "text", text[1:-1].replace("''", "'")

@@ -228,7 +228,7 @@ def _literal(text: str) -> _Number:
 
 
 def _sum(left: _Number, sign: str, right: _Number) -> _Number:
-    """Both operands have room for one more digit than either needs, so that DuckDB's own type has room for the sum."""
+    """Gives both operands one more digit than either needs, so that DuckDB's own type has room for the sum."""
     scale = max(left.scale, right.scale)
     digits = max(left.whole, right.whole) + scale + 1
     operands = f"{left.widened(digits, scale)} {sign} {right.widened(digits, scale)}"
@@ -262,7 +262,7 @@ def _bounds(
 
 
 def _cut(made: _Number, bounds: tuple[_Number, _Number]) -> _Number:
-    """A column between two literals has no more digits before the point than the longer of them."""
+    """Cuts a column between two literals: it has no more digits before the point than the longer of them."""
     digits = max(bound.whole for bound in bounds) + made.scale
     if digits >= made.digits:
         return made

@@ -305,5 +305,5 @@ def _first(first: First, twins: Mapping[str, Twin], public: Mapping[str, str], a
 def _outputs(
     outputs: tuple[tuple[str, str], ...], source: Source, twins: Mapping[str, Twin]
 ) -> tuple[tuple[str, str], ...]:
-    """Outputs, one of which may be the unit."""
+    """Returns outputs, one of which may be the unit."""
     return tuple((str(_own_unit(sql, source, twins)[0]), name) for sql, name in outputs)

@@ -105,7 +105,7 @@ class Room:
         self._memory = pa.allocate_buffer(0)
 
     def of(self, count: int) -> memoryview:
-        """Memory for so many bytes; what was there before is written over."""
+        """Returns memory for so many bytes; what was there before is written over."""
         if self._memory.size < count:
             self._memory = pa.allocate_buffer(count)
         return memoryview(self._memory)[:count]

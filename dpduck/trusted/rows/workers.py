@@ -67,7 +67,7 @@ class Program:
 
 
 def least_room() -> int:
-    """What a worker is sure to have of ROOM by the limits of this process, and its own; it ends if it has less."""
+    """Returns what a worker surely has of ROOM by the limits of this process, and its own; it ends if it has less."""
     processors = os.cpu_count() or 1
     kinds = {resource.RLIMIT_AS: MAPPED, resource.RLIMIT_DATA: DATA}
     left = (granted(kind) - started - each * processors for kind, (started, each) in kinds.items())
@@ -117,7 +117,7 @@ class Worker:
         self._write(b"B", self._room.stream(batch))
 
     def receive(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
-        """The answer to the batch that was sent last; None where it failed and the process lives on, or is spent."""
+        """Returns the answer to the last batch; None where it failed and the process lives on, or is spent."""
         kind, body = self._frame()
         self.spent, kind = kind.islower(), kind.upper()
         if kind == b"F":
@@ -301,7 +301,7 @@ class Runner:
         return found if found is not None else self._halved(batch)
 
     def check(self, batch: pa.Table) -> pa.Table:
-        """The answer to a batch without rows; a program that fails on it is a defect, of which no row is the reason.
+        """Answers a batch without rows; a program that fails on it is a defect, of which no row is the reason.
 
         It is asked each time, since it measures what planning takes now: on a busy machine a measure of before is too
         small, and a rehearsal failed of which no row was the reason.
@@ -348,7 +348,7 @@ class Runner:
             return None
 
     def _current(self) -> Worker:
-        """The process, with the program; a new one is tried twice before it counts as a failure of the machine."""
+        """Returns the process, with the program; a new one is tried twice before it counts as the machine's failure."""
         for _ in range(3):
             self._worker = worker = self._worker or self._workers.take()
             try:
