@@ -95,7 +95,7 @@ quick: $(DEVELOPMENT)
 
 # pytest fails by itself when it finds no test at all.
 # What takes long is tried in turn, by a fresh seed that is printed; `make test PARTS=` runs all of it.
-PARTS ?= --values 3 --slow 3
+PARTS ?= --values 6 --slow 6
 test: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(PARTS) --durations=10
 
