@@ -40,7 +40,7 @@ KILLED = 1.0
 BESIDE = 192 * 2**20
 """Bytes that a runner may have beside DuckDB's own limit: results, texts, Arrow's copies."""
 
-ENDED = "ended"
+ENDED, NOT_BEGUN = "ended", "not begun"
 _SETUP_SECONDS = 60.0
 _LOOK_AGAIN = 0.1
 
@@ -99,7 +99,10 @@ class Runners:
     ) -> tuple[bool, Message, pa.Table | None]:
         """Tells whether the runner had run anything before; its answer."""
         start = time.monotonic()
-        runner = self._taken(principal)
+        try:
+            runner = self._taken(principal)
+        except OSError:  # a new one was killed while it began, or the system has no room for it
+            return False, {"why": NOT_BEGUN}, None
         self._places.owe(principal, start - time.monotonic())  # to wait for a process to start is no work
         used, runner.used = runner.used, True
         prompt = max(0.0, PROMPT - self._places.debt(principal))
@@ -214,6 +217,8 @@ class Runners:
         if why == ENDED:
             what = "the statement ended the process that ran it"
             return Refusal(what, accepted=f"another form of it, which needs at most {memory} MiB")
+        if why == NOT_BEGUN:
+            return Refusal("no process began that would run the statement", accepted="the same statement again")
         return Refusal(f"DuckDB does not accept this: {message['said']}", accepted="DuckDB's SQL")
 
 
@@ -235,8 +240,12 @@ class _Runner:
         self._nice(kindness)
         threads = max(1, (os.cpu_count() or 1) // 2)
         memory = f"{limits.runner_bytes // 2**20}MiB"
-        self.asked({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
-        limit_memory(limits.runner_bytes + BESIDE, self.process.pid)
+        try:
+            self.asked({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
+            limit_memory(limits.runner_bytes + BESIDE, self.process.pid)
+        except BaseException:
+            self.kill()
+            raise
 
     def provide(self, sources: Sequence[TableRead], most: int) -> None:
         """Gives the runner the tables that it does not hold as they are now, and takes the longest unused away."""

@@ -123,7 +123,10 @@ class VaultProcess:
                 self._process.kill()  # one that hung up may still be on its way out
                 self._process.wait()
                 self._socket.close()
-                self._begin()
+                try:
+                    self._begin()
+                except OSError:  # the system has no room for a process
+                    raise StoreError(ENDED) from None
             self._require_ready()
             waiting = self._waiting
             waiting[number] = future

@@ -54,6 +54,22 @@ def resident(process: int | str = "self") -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * 4096
 
 
+def test_a_process_that_does_not_begin_is_told_in_one_line(
+    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while it begins, as by a system without memory: no defect of the gate, and the next one is tried."""
+    served = open_served(tmp_path, Limits(seconds=4, memory=parse_size("400MB")))
+    ends = tmp_path / "ends.py"
+    ends.write_text("raise SystemExit(1)")
+    heavy = "SELECT sum(hash(a.range)) FROM range(1000) AS a"
+    with monkeypatch.context() as patched:
+        patched.setattr(runner_process, "__file__", str(ends))
+        told = served.refused("alice", heavy)
+    assert told == "no process began that would run the statement; accepted: the same statement again"
+    assert len(served.rows("alice", heavy)) == 1
+    served.service.close()
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", list(HEAVY))
 def test_a_statement_without_measure_ends(bounded: Served, kind: str) -> None:
