@@ -49,6 +49,13 @@ PLANNED = (
 )
 
 
+KINDS = frozenset({"heavy", "wide", "views", "releases", "plans", "attacks", "connections"})
+"""All that it does."""
+
+AT_LEAST_ONCE = 40.0
+"""Seconds after its time in which each of them is still tried once: on a busy machine a release waits for its turn."""
+
+
 class Hostile:
     """What one principal does with one token."""
 
@@ -66,9 +73,9 @@ class Hostile:
         return connection
 
     def asking(self, kind: str, text: Callable[[], str]) -> None:
-        """Asks again and again over a connection that is opened anew where it was lost."""
+        """Asks again and again, once at least, over a connection that is opened anew where it was lost."""
         connection = None
-        while time.monotonic() < self.end:
+        while time.monotonic() < self.end or not self.tried[kind]:
             try:
                 connection = connection or self.attach(self.token)
                 with connection.cursor() as cursor:
@@ -112,6 +119,8 @@ class Hostile:
             thread.start()
         for thread in threads:
             thread.join(max(0.0, self.end - time.monotonic()) + 5)
+        while not all(self.tried[kind] for kind in KINDS) and time.monotonic() < self.end + AT_LEAST_ONCE:
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":

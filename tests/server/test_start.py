@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.served import add_principals, make_clinic, serving_flight
+from tests.server.test_crash import children
 
 ENGINE = (
     "dpduck.trusted.private",
@@ -52,11 +53,7 @@ def test_scipy_is_imported_part_by_part_when_it_is_used() -> None:
 
 def processes(parent: int) -> list[int]:
     """A process and all that it began."""
-    children = Path(f"/proc/{parent}/task").glob("*/children")
-    return [
-        parent,
-        *(found for text in children for child in text.read_text().split() for found in processes(int(child))),
-    ]
+    return [parent, *(found for child in children(parent) for found in processes(child))]
 
 
 def command(process: int) -> str:

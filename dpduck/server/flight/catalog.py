@@ -113,7 +113,7 @@ def _info_table(wanted: tuple[int, ...]) -> pa.Table:
 
 
 def _pattern(text: str | None) -> Callable[[str], bool]:
-    """Returns SQL's LIKE with % and _, without an escape; None lets everything pass."""
+    """Returns a test by SQL's LIKE with % and _, without an escape; None lets everything pass."""
     if text is None:
         return lambda _: True
     parts = [".*" if letter == "%" else "." if letter == "_" else re.escape(letter) for letter in text]
