@@ -21,6 +21,7 @@ from duckdb.sqltypes import BOOLEAN, VARCHAR
 from dpduck.engine.macros import raising_sql
 from dpduck.frontend.text.names import quote_text
 from dpduck.publish.postgres import load_extension
+from dpduck.server import LOOPBACK, is_taken
 from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
@@ -36,7 +37,6 @@ INSTALL = (
     "what a newer one wrote is then not read"
 )
 PORT = 9494
-LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _PATIENCE = 60.0
 _BINARY = "application/octet-stream"
 _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -56,7 +56,7 @@ class QuackListener:
             raise Refusal(f"{address[:200]!r} is no address", accepted="quack:localhost:9494")
         self.address = address
         self._at = parts["host"].strip("[]"), int(parts["port"] or PORT)
-        self._local = parts["host"].lower() in LOCAL
+        self._local = parts["host"].lower() in LOOPBACK
         if not self._local and not in_the_clear:
             raise Refusal(
                 "tokens would travel in the clear: Quack listens without TLS",
@@ -88,6 +88,8 @@ class QuackListener:
         """Listens; returns the address. The server's own token is drawn and forgotten: nobody may use it."""
         self._sessions = Sessions(book, self._limits, forgotten=self._forgotten.put)
         self._gate, self._public = gate, public
+        if is_taken(*self._at):
+            raise StoreError(f"{self.address} is listened on already; accepted: a free port of this machine")
         options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
         with public.cursor() as cursor:
             token = quote_text(secrets.token_hex(32))

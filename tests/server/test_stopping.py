@@ -86,6 +86,25 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path, state_directory: Path,
     assert done.returncode == 1 and done.stderr.startswith(f"Error: {says}") and done.stderr.count("\n") == 1
 
 
+@needs_quack
+def test_an_address_that_is_listened_on_is_refused(tmp_path: Path, state_directory: Path) -> None:
+    """Quack and gRPC would share it, or be content with another address of localhost: clients would meet either."""
+    folders = tmp_path / "served", tmp_path / "other"
+    for folder in folders:
+        folder.mkdir()
+    served, other = (make_clinic(folder) for folder in folders)
+    with serving(served) as server:
+        port = server.address.rpartition(":")[2]
+        for words, said in (
+            (["--listen", server.address], server.address),
+            (["--listen", "none", "--flight-sql", f"localhost:{port}"], f"localhost:{port}"),
+        ):
+            command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(other), *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            assert done.stderr.startswith(f"Error: {said} is listened on already; accepted: a free port"), done.stderr
+            assert done.returncode == 1 and done.stderr.count("\n") == 1
+
+
 def test_beyond_this_machine_needs_a_word() -> None:
     """The owner may say that somebody else sees to it that nobody listens."""
     with pytest.raises(Refusal, match="in the clear"):

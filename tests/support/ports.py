@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from itertools import count
 
 FIRST, LAST = 10_000, 16_000  # below what systems give to outgoing connections, so that no client takes one meanwhile
 WORKERS = 32
 
 
+_turn = count(secrets.randbelow(LAST - FIRST))
+
+
 def free_port() -> int:
-    """A port that nobody listens on now, and that no other worker of this run of tests is given."""
+    """A port that nobody listens on now; it is given to no other worker of this run, and here not soon again."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     mine = range(FIRST + worker, LAST, WORKERS)
-    begin = secrets.randbelow(len(mine))
-    for step in range(len(mine)):
-        port = mine[(begin + step) % len(mine)]
+    for _ in mine:
+        port = mine[next(_turn) % len(mine)]
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from dpduck.server import LOOPBACK, is_taken
 from dpduck.server.flight.catalog import catalog_table
 from dpduck.server.flight.statements import Message, Statements, read_any, write_any
 from dpduck.server.gate import UNEXPECTED, Service
@@ -27,7 +28,6 @@ from dpduck.server.principals import Principal
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal, StoreError
 
 PRINCIPAL = "dpduck"
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _ADDRESS = re.compile(r"(?:grpc(?:\+tcp|\+tls)?://)?(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
 _NO_TOKEN = "no such token; accepted: user name and token, or the header 'authorization: Bearer TOKEN'"  # noqa: S105
 _UPDATES = "CommandStatementUpdate", "CommandPreparedStatementUpdate", "CommandStatementIngest"
@@ -254,9 +254,11 @@ class FlightListener:
         parts = _ADDRESS.fullmatch(address)
         if parts is None or not int(parts["port"]) < 65536:
             raise Refusal(f"{address[:200]!r} is no address", accepted="localhost:32010")
-        if parts["host"].lower() not in LOCAL and tls is None:
+        if parts["host"].lower() not in LOOPBACK and tls is None:
             raise Refusal("tokens would travel in the clear", accepted="localhost, or --tls-certificate with --tls-key")
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
+        if is_taken(parts["host"], int(parts["port"])):
+            raise StoreError(f"{address} is listened on already; accepted: a free port")
         try:
             self._server = _Server(
                 service, Statements(service, limits), f"{scheme}://{parts['host']}:{parts['port']}", tls

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import StreamRequestHandler
 from typing import Any
 
+from dpduck.server import LOOPBACK
 from dpduck.server.flight.listener import Tls
 from dpduck.server.gate import Service
 from dpduck.server.limits import Limits
@@ -24,7 +25,6 @@ from dpduck.server.web.pages import Pages
 from dpduck.server.web.requests import (
     HEAD_BYTES,
     LOGIN_BYTES,
-    LOOPBACK,
     REFUSED,
     Patient,
     Request,

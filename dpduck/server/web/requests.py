@@ -18,6 +18,7 @@ from email.message import Message
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from dpduck.server import LOOPBACK
 from dpduck.server.limits import GivenUp
 from dpduck.values.errors import Refusal
 
@@ -34,7 +35,6 @@ _LENGTH = re.compile(r"[0-9]{1,9}")
 _PATH = re.compile(r"/[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ def test_views_reuse_too(clinic: Clinic) -> None:
     view = view.replace("GROUP BY sex", "GROUP BY ROLLUP (sex)")
     assert clinic.dp(view) == [("private.v is ready",)] == clinic.dp(view)
     assert clinic.charges() == 2
-    assert all(low < a for _, a, low, *_ in clinic.rows("FROM private.v WHERE a IS NOT NULL"))
+    shown = clinic.rows("FROM private.v WHERE a IS NOT NULL")
+    assert all(low < a for sex, a, low, *_ in shown if sex != "x")
+    assert all(low <= a for _, a, low, *_ in shown), "nobody is x: its average may be moved to where the range begins"
     comment = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'v'")
     assert "epsilon = 2" in comment and "from release_3, release_2" in comment
