@@ -282,10 +282,7 @@ def _clamp_findings(columns: Columns, policy: Policy, total: float) -> list[Find
 
 
 def _one(
-    columns: Columns,
-    counts: Sequence[str],
-    from_sql: str,
-    parameters: Mapping[str, object] = MappingProxyType({}),
+    columns: Columns, counts: Sequence[str], from_sql: str, parameters: Mapping[str, object] = MappingProxyType({})
 ) -> list[float]:
     """Returns numbers of rows."""
     listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))

@@ -62,13 +62,7 @@ class PreparedTables:
     """Prepares tables, and says what is counted in place of a request's tables."""
 
     def __init__(
-        self,
-        open_cursor: OpenCursor,
-        store: str,
-        policies: PolicyStore,
-        ledger: Ledger,
-        files: TwinFiles,
-        steps: Steps,
+        self, open_cursor: OpenCursor, store: str, policies: PolicyStore, ledger: Ledger, files: TwinFiles, steps: Steps
     ) -> None:
         self._open_cursor, self._policies, self._ledger = open_cursor, policies, ledger
         self._files, self._steps = files, steps

@@ -110,12 +110,7 @@ def _certificates(
 
 
 def certificate_sql(
-    connection: duckdb.DuckDBPyConnection,
-    store: str,
-    releases: Sequence[StoredRelease],
-    name: str,
-    *,
-    owner: bool,
+    connection: duckdb.DuckDBPyConnection, store: str, releases: Sequence[StoredRelease], name: str, *, owner: bool
 ) -> str:
     """Returns SQL with the fields of one release's certificate: of a private view, or for its owner of any release."""
     known = [one for one in releases if fold(one.name) == fold(name) and (owner or one.kind == "view")]

@@ -188,11 +188,7 @@ class TimeGrid:
     """
 
     def __init__(
-        self,
-        floor: float,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, floor: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         """floor: in seconds; 0 for no grid."""
         self._floor, self._clock, self._sleep = floor, clock, sleep

@@ -58,11 +58,7 @@ def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
 
 
 def check_binding(
-    request: Request,
-    source: RowSource,
-    conditions: Sequence[exp.Expr],
-    keys: Sequence[exp.Expr],
-    facts: PublicFacts,
+    request: Request, source: RowSource, conditions: Sequence[exp.Expr], keys: Sequence[exp.Expr], facts: PublicFacts
 ) -> None:
     """Types, functions and constants are checked before anything is charged.
 

@@ -130,10 +130,7 @@ class Given:
 
 
 def read_given(
-    expressions: Sequence[exp.Expr],
-    options: Sequence[Option],
-    whose: str = "",
-    older: Mapping[str, str] | None = None,
+    expressions: Sequence[exp.Expr], options: Sequence[Option], whose: str = "", older: Mapping[str, str] | None = None
 ) -> Given:
     """Returns the options of a statement; refuses what is no option, unknown ones with the nearest name, and repeated
     ones.

@@ -115,12 +115,7 @@ class OpenSessions:
         return session
 
     def _answer(
-        self,
-        named: Named,
-        session: OpenSession,
-        asked: Asked,
-        new: dict[str, int],
-        analysed: Analysed,
+        self, named: Named, session: OpenSession, asked: Asked, new: dict[str, int], analysed: Analysed
     ) -> None:
         """Answers new questions in order, commits all of it, and only then lets it be seen."""
         if session.gate is None and session.updates < session.plan.law.updates:

@@ -247,10 +247,7 @@ def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set
 
 
 def fit_tables(
-    sizes: Sequence[int],
-    observations: Sequence[Observation],
-    steps: int = STEPS,
-    zeros: Sequence[ImpossibleCells] = (),
+    sizes: Sequence[int], observations: Sequence[Observation], steps: int = STEPS, zeros: Sequence[ImpossibleCells] = ()
 ) -> tuple[Distribution, float]:
     """Returns the distribution, and the number of records that the tables speak of. The prior: the 1-way marginals'
     product.

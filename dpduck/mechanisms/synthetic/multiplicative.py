@@ -67,11 +67,7 @@ class Cell:
 
 
 def replayed(
-    members: Members,
-    table: FloatArray,
-    observations: Sequence[Observation],
-    records: float,
-    passes: int,
+    members: Members, table: FloatArray, observations: Sequence[Observation], records: float, passes: int
 ) -> FloatArray:
     """Returns the table after `passes` rounds of updates with every observation; sums to 1.
 

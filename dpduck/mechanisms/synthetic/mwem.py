@@ -349,12 +349,7 @@ def _updated(
 
 
 def _fitted(
-    state: State,
-    observations: Sequence[Observation],
-    records: float,
-    method: Method,
-    steps: int,
-    everywhere: bool,
+    state: State, observations: Sequence[Observation], records: float, method: Method, steps: int, everywhere: bool
 ) -> State:
     """Chooses cliques for all that was asked, and fits each part that hangs together."""
     sizes, newest = state.distribution.sizes, set(observations[-1].attributes)

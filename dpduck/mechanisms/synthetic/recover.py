@@ -125,12 +125,7 @@ class SyntheticTables:
         return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
     def put(
-        self,
-        statement: CreateSynthetic,
-        text: str,
-        caller: Caller,
-        request: SyntheticRequest,
-        release: StoredRelease,
+        self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest, release: StoredRelease
     ) -> str:
         """Returns rows, and the table of weights where it is wanted, of a distribution that was released for them."""
         kept = self._releases.covariances(release.digest)

@@ -129,12 +129,7 @@ class Desk:
         self.principal, self._gone = principal, gone
 
     def ask(
-        self,
-        text: str,
-        most: int = MOST_POINTS,
-        ceilings: Mapping[str, Ceiling] | None = None,
-        *,
-        typed: bool = False,
+        self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
     ) -> Answer:
         """Returns the first rows of a statement. ceilings: what each argument of dp may cost; nothing without them.
 

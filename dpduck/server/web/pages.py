@@ -89,13 +89,7 @@ class _Visit:
 class Pages:
     """Answers requests; safe to use from many threads."""
 
-    def __init__(
-        self,
-        service: Service,
-        limits: Limits,
-        place: Place,
-        cookie: str,
-    ) -> None:
+    def __init__(self, service: Service, limits: Limits, place: Place, cookie: str) -> None:
         """place: under which names it is seen. cookie: what the session is called."""
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits

@@ -249,12 +249,7 @@ class Ledger:
             self._chain.verify()
 
     def _require_room(
-        self,
-        unit_key: str,
-        charge: Charge,
-        principal: str | None,
-        allotment: Fraction | None,
-        periods: Periods | None,
+        self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, periods: Periods | None
     ) -> None:
         require_named(unit_key, periods)
         budget, owner = self._chain.state.budgets.get(unit_key), f"budget of {unit_key}"

@@ -44,12 +44,7 @@ class LedgerChain:
     """The chain of one store, its running state, and its counters outside."""
 
     def __init__(
-        self,
-        table: LedgerTable,
-        secrets: Secrets,
-        witness: Witness | None,
-        steps: Steps,
-        folder: Path | None = None,
+        self, table: LedgerTable, secrets: Secrets, witness: Witness | None, steps: Steps, folder: Path | None = None
     ) -> None:
         """folder: of the store's files, None for a store in memory."""
         self.state = LedgerState()

@@ -188,10 +188,7 @@ def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: Mixed
 
 
 def _nodes(
-    coordinates: Sequence[NDArray[np.integer]],
-    values: IntegerArray,
-    axes: Sequence[Axis | None],
-    steps: Sequence[int],
+    coordinates: Sequence[NDArray[np.integer]], values: IntegerArray, axes: Sequence[Axis | None], steps: Sequence[int]
 ) -> tuple[list[NDArray[np.integer]], IntegerArray]:
     """Returns the node of each cell at one level of each axis, and the cell's count with its sign there."""
     nodes: list[NDArray[np.integer]] = []

@@ -106,11 +106,7 @@ def record_batches(
 
 
 def poured(
-    second: duckdb.DuckDBPyConnection,
-    sql: str,
-    parameters: Mapping[str, object],
-    name: str,
-    rows: pa.RecordBatchReader,
+    second: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], name: str, rows: pa.RecordBatchReader
 ) -> None:
     """Runs a statement without an answer over rows from elsewhere, which it reads once, under a name."""
     second.register(name, rows)
