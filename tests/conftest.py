@@ -115,7 +115,7 @@ ANSWERED = SandboxAnswers(10_000)
 @pytest.fixture(autouse=True)
 def warm_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines know what other engines of the run asked of sandboxes: a third of the time that a small clinic takes."""
-    for module in ("dpduck.engine.engine", "dpduck.mechanisms.release"):
+    for module in ("dpduck.engine.engine", "dpduck.mechanisms.release", "dpduck.database.sandbox"):
         monkeypatch.setattr(f"{module}.SandboxAnswers", shared_answers)
     monkeypatch.setattr("dpduck.owner.domains.cast_texts", lambda texts, name: cast_once(tuple(texts), name))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from dpduck.database.cursors import SandboxAnswers
 from dpduck.frontend.rows.facts import Column, Image, ImageInput
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import DpduckError, Refusal
 
 Tables = Mapping[TableName, Sequence[Column]]
 Fact = TypeVar("Fact")
@@ -33,13 +33,18 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
+_LEFT = (
+    "SELECT (SELECT count(*) FROM duckdb_databases()), (SELECT count(*) FROM duckdb_tables()), "
+    "(SELECT count(*) FROM duckdb_schemas() WHERE NOT internal AND schema_name <> 'main')"
+)
+"""What is in a sandbox that may be left in it: databases, tables, schemas. Nothing else is ever made there."""
 
 
 class Sandbox:
-    """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement, never of two.
+    """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement.
 
     It is opened by the first question that has no answer yet. Copies of tables stay, each with one row of NULLs;
-    whatever else a question makes or sets goes with its cursor.
+    whatever else a question makes or sets goes with its cursor. The next statement may have it once it is empty.
     """
 
     def __init__(self, answered: SandboxAnswers | None = None) -> None:
@@ -50,17 +55,21 @@ class Sandbox:
     def __enter__(self) -> Sandbox:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._root is not None:
-            self._root.close()
-            self._root = None
-            self._copies.clear()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            sound = kind is None or issubclass(kind, DpduckError)
+            if sound and _is_emptied(root, self._copies):
+                self._answered.keep(root)
+            else:
+                root.close()
+        self._copies.clear()
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lends a connection to it with temporary objects and settings of its own."""
         if self._root is None:
-            self._root = duckdb.connect(":memory:", config=_CLOSED)
+            self._root = self._answered.lend() or duckdb.connect(":memory:", config=_CLOSED)
         with self._root.cursor() as cursor:
             yield cursor
 
@@ -118,6 +127,26 @@ class Sandbox:
             _create_copy(connection, table, columns)
             connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
             self._copies[table] = tuple(columns)
+
+
+def _is_emptied(root: duckdb.DuckDBPyConnection, copies: Iterable[TableName]) -> bool:
+    """Drops copies and takes back what a rehearsal sets; tells whether it is as it was when it was opened."""
+    attached = {table.parts[0].lower() for table in copies if table.parts[0].lower() not in _OWN_DATABASES}
+    here = [table for table in copies if table.parts[0].lower() not in attached]
+    schemas = {table.parts[:2] for table in here if table.parts[1].lower() != "main"}
+    dropped = [
+        *(f"DROP TABLE {table.sql}" for table in here),
+        *(f"DROP SCHEMA {quote_identifier(database)}.{quote_identifier(schema)}" for database, schema in schemas),
+        *(f"DETACH {quote_identifier(database)}" for database in attached),
+    ]
+    try:
+        with root.cursor() as cursor:
+            for sql in dropped:
+                cursor.execute(sql)
+            cursor.execute("RESET GLOBAL disabled_optimizers")
+            return cursor.execute(_LEFT).fetchall() == [(len(_OWN_DATABASES), 0, 0)]
+    except duckdb.Error:
+        return False
 
 
 def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:

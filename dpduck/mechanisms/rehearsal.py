@@ -62,9 +62,9 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers
     question = ("rehearsal", tuple(told(one.scan.job) for one in scans), tuple(shapes))
     if answered.get(question) is not None:
         return
-    said, left = _complaint(scans, shapes, workers), TRIES - 1
+    said, left = _complaint(scans, shapes, answered, workers), TRIES - 1
     while said == "" and left:
-        said, left = _complaint(scans, shapes, workers), left - 1
+        said, left = _complaint(scans, shapes, answered, workers), left - 1
     if said is None:
         answered.put(question, True)
         return
@@ -75,12 +75,12 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers
     )
 
 
-def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, workers: Workers) -> str | None:
+def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers, workers: Workers) -> str | None:
     """Rehearses once: None where all went well, else DuckDB's words; "" where a process ended without any."""
     tables = {table: columns for table, columns, _ in shapes}
     strict = StrictWorkers(workers)
     try:
-        with Sandbox() as box, box.cursor() as cursor:
+        with Sandbox(answered) as box, box.cursor() as cursor:
             keep_plans_plain(cursor)
             box.copy(cursor, tables)
             for fill in (_as_copied, _without_rows, _with_awkward_rows):
