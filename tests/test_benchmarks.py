@@ -166,6 +166,7 @@ def test_a_benchmark_runs(
     assert sum(bool(VERDICT.search(line)) for line in lines) >= tiny.gates, lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["commuting", "transfusion"])
 def test_private_drafts_are_compared(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

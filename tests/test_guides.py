@@ -87,6 +87,7 @@ def test_what_was_suggested_is_a_policy(tmp_path: Path, monkeypatch: pytest.Monk
     assert "CLAMP fare BETWEEN" in (tmp_path / "suggested.sql").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_first_five_minutes_go_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command of docs/start.md works as it stands, from a file of 25 columns to what is published."""
     page = START.replace(SUGGESTED, "")

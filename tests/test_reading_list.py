@@ -35,6 +35,7 @@ def test_every_trusted_file_is_in_one_part() -> None:
     assert trusted - set(listed) == set()
 
 
+@pytest.mark.slow
 def test_the_list_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
     """No part has more lines than its ceiling, and the script prints all of it."""
     found = sums()
@@ -52,6 +53,7 @@ def test_what_a_narrower_reader_leaves_out_is_on_the_list() -> None:
     assert wide == sorted(set(wide), reverse=True)
 
 
+@pytest.mark.slow
 def test_prices_are_computed_in_one_place() -> None:
     """trusted/ask.py, from what trusted/noise/law.py says of one law for given norms."""
     assert prices() == ["trusted/ask.py", "trusted/noise/law.py"]

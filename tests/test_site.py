@@ -29,6 +29,7 @@ def test_the_site_has_every_page(site: Path) -> None:
     assert written <= {path.stem for path in site.glob("*.html")}
 
 
+@pytest.mark.slow
 def test_the_site_fetches_nothing(site: Path) -> None:
     """Whoever reads about privacy is not told about to others: styles, scripts and pictures lie in the site."""
     for page in site.glob("*.html"):

@@ -59,6 +59,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
     return len(statements)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing", "monthly"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
@@ -66,6 +67,7 @@ def test_every_statement_runs(page: str) -> None:
         assert run_page(connection, page) > 3
 
 
+@pytest.mark.slow
 def test_a_month_costs_what_the_page_says() -> None:
     """docs/monthly.md names what January, March and LIFETIME have spent after its statements."""
     with dpduck.connect() as connection:
@@ -199,6 +201,7 @@ def registered(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
     return {name: list(parameters) for name, parameters in rows}
 
 
+@pytest.mark.slow
 def test_functions_are_those_of_a_connection() -> None:
     """The page of functions runs, and has every one that dpduck.load registers, with its arguments and columns."""
     functions, macros = signatures("Functions"), signatures("Macros over releases")

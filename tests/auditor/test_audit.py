@@ -138,6 +138,7 @@ def test_budgets_of_twins_are_roomy_and_of_the_same_kind() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["patient MAX ROWS 4", "ROW"])
 def test_there_are_own_statements_of_every_mechanism(unit: str) -> None:
     """Every mechanism of the registry, and known answers, are asked by the auditor's own statements, and planned."""
@@ -150,6 +151,7 @@ def test_there_are_own_statements_of_every_mechanism(unit: str) -> None:
             assert explained.fetchall(), case
 
 
+@pytest.mark.slow
 def test_the_search_covers_and_repeats(pair: Neighbours) -> None:
     """The same seed gives the same statements; most are accepted, and many parts are within sixty."""
     tables = what_can_be_asked(pair, "1")

@@ -14,6 +14,7 @@ from tests.auditor.planted import COUNT, shop
 SECONDS = float(os.environ.get("DPDUCK_SEARCH_SECONDS", "10"))
 
 
+@pytest.mark.slow
 def test_a_search_with_a_fresh_seed_finds_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """Statements that nobody wrote tell no more than they are charged for. False alarm: 1e-9 each.
 

@@ -151,6 +151,7 @@ def test_a_call_of_dp_is_not_a_statement(clinic: Path) -> None:
     assert rows("budget", clinic)[0]["spent"] == 0
 
 
+@pytest.mark.slow
 def test_functions_are_read_as_in_sql(clinic: Path) -> None:
     """FROM dp_columns(..), DESCRIBE and SHOW TABLES, with conditions: free; a table of rows beside it is refused."""
     run("sql", clinic, POLICY)
@@ -168,6 +169,7 @@ def test_functions_are_read_as_in_sql(clinic: Path) -> None:
         assert result.exit_code == 1 and "accepted: " in result.stderr and "1000" not in result.output, asked
 
 
+@pytest.mark.slow
 def test_a_stream_is_made_and_read(clinic: Path) -> None:
     """As docs/monthly.md types it: its errors and price beforehand, a refresh by cron, what was published."""
     with duckdb.connect(str(clinic)) as con:
@@ -292,6 +294,7 @@ def test_demo_shows_exact_beside_private(demo: tuple[Path, str]) -> None:
         assert clinic.execute("SELECT count(*) FROM visits").fetchone() == (1_000_000,)
 
 
+@pytest.mark.slow
 def test_demo_leaves_a_store_for_any_shell(demo: tuple[Path, str]) -> None:
     """A plain DuckDB opens the store and reads the private view."""
     directory, _ = demo

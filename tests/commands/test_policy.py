@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pytest
 from click.testing import CliRunner, Result
 
 from dpduck.commands.command_line import main
@@ -14,6 +15,7 @@ def ran(*arguments: str | Path, given: str | None = None) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments], input=given)
 
 
+@pytest.mark.slow
 def test_a_file_has_a_policy_in_two_lines(tmp_path: Path) -> None:
     """Draft, from a Parquet or CSV file; filled in, it runs; show prints what runs again elsewhere."""
     with duckdb.connect() as made:

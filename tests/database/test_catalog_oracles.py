@@ -14,6 +14,7 @@ from tests.support.clinics import Clinic, by, one_line
 OpenClinic = Callable[..., Clinic]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped_clock")
 def test_dp_explain_is_the_same_whatever_the_data(open_clinic: OpenClinic) -> None:
     """The choice of a strategy and every predicted figure come from public facts alone."""

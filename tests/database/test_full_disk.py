@@ -76,6 +76,7 @@ def run_quietly(words: list[str]) -> int:
     return subprocess.run(words, capture_output=True, check=False).returncode
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path: Path) -> None:
     """Refused before the charge, in words of its own; what is stored is answered; with room it goes on."""
     folder = tmp_path / "disk"
@@ -90,6 +91,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert said["room"] == 6 and said["charged after"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["store", "nothing"])
 def test_a_disk_that_takes_nothing_more(tmp_path: Path, how: str) -> None:
     """Files that cannot grow: the ledger's or the secrets' own line, no error of DuckDB's; what is stored stays."""

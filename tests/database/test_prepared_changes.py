@@ -96,6 +96,7 @@ def test_a_file_with_damaged_blocks(hospital: duckdb.DuckDBPyConnection, tmp_pat
         assert abs(total(con, more="WHERE cost + 1 > 2") - 1000) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [200_000, pytest.param(20_000_000, marks=pytest.mark.audit)])
 def test_long_texts_do_not_decide(tmp_path: Path, times: int) -> None:
     """More than a batch can hold, of one person's: the table is prepared, and statements see what they saw before.

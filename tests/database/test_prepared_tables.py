@@ -235,6 +235,7 @@ def test_no_row_goes_to_a_disk_that_the_owner_closed() -> None:
             assert second.execute("SELECT current_setting('temp_directory')").fetchall() == [("",)]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_of_preparing(tmp_path: Path) -> None:
     """What was prepared is used or refused, never half of it; no file is left that nobody uses."""
     found = account(Path(harness.__file__), tmp_path)

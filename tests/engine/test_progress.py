@@ -40,6 +40,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "DPDUCK_STATE_DIR": str(folder / "state")}
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_line_that_goes_again(tmp_path: Path) -> None:
     """On a pseudo-terminal: what is done and since when, wiped out when it is done."""
     told, (ours, theirs) = "", pty.openpty()

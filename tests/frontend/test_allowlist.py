@@ -65,6 +65,7 @@ def accepted_forms(connection: duckdb.DuckDBPyConnection, name: str) -> list[str
     return forms
 
 
+@pytest.mark.slow
 def test_every_function_of_duckdb_is_tried(connection: duckdb.DuckDBPyConnection) -> None:
     """Of all functions, macros, aggregates and table functions that DuckDB has, the pinned ones may run, no other."""
     names = [row[0] for row in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()]

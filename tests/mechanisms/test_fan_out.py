@@ -95,6 +95,7 @@ def cuts(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
     return str(found[0][0]).count("OVER (PARTITION BY dpduck_t.")
 
 
+@pytest.mark.slow
 def test_joins_by_keys_repeat_nothing() -> None:
     """What a PRIMARY KEY of one side finds is no more than the other side's rows: such joins may be many."""
     with opened(1) as connection:

@@ -206,6 +206,7 @@ def refused_as_older(database: Path, copy: Path, open_clinic: OpenClinic, *, sec
         open_clinic(database)
 
 
+@pytest.mark.slow
 def test_two_copies_at_work_give_one_answer(
     clinic_file: Path, open_clinic: OpenClinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

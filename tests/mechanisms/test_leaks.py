@@ -151,6 +151,7 @@ def test_no_planted_value_in_any_file(open_clinic: OpenClinic, tmp_path: Path, s
     assert b"xq-canary" in database.read_bytes()
 
 
+@pytest.mark.slow
 def test_no_planted_value_in_any_object(planted: Clinic) -> None:
     """After releases and refusals no exact count is alive, and nothing that the engine refers to holds a value."""
     for statement in GOOD:

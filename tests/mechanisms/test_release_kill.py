@@ -28,12 +28,14 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step(tmp_path: Path) -> None:
     """Whoever comes after the killed process finds every charge whose noise could have left, and whole releases."""
     found = account(HARNESS, tmp_path, "steps", 19)
     assert set(found) - {"answered"} == STEPS
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment(tmp_path: Path) -> None:
     """The same at random moments, also inside DuckDB's and SQLite's own writing."""
     assert account(HARNESS, tmp_path, "moments", 5)["answered"] >= 2

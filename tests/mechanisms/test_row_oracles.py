@@ -120,6 +120,7 @@ def test_patterns_that_end_in_their_escape_are_refused(
     assert "accepted: " in first
 
 
+@pytest.mark.slow
 def test_patterns_with_something_behind_their_escape_are_answered(patients: Neighbours) -> None:
     """An escape that escapes a wildcard, or itself, is what it is for."""
     for pattern, escape in (("%\\%", "\\"), ("a!!", "!"), ("!_!%%", "!"), ("", "!"), ("%%%_", "%")):

@@ -31,6 +31,7 @@ def zeros(path: Path, kind: str, her: bool) -> None:
         con.execute("CHECKPOINT")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
 @pytest.mark.parametrize("prepared", [False, True])
 def test_zero_has_no_sign(tmp_path: Path, kind: str, prepared: bool) -> None:

@@ -115,6 +115,7 @@ def test_no_row_is_read(open_clinic: Callable[..., Clinic], monkeypatch: pytest.
 NAMES = st.text(st.sampled_from("ab\n\r\"'-*/;)(, \u2028$é"), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(names=st.lists(NAMES, unique_by=str.lower, min_size=1, max_size=4))
 def test_no_name_of_a_column_leaves_its_place(names: list[str]) -> None:

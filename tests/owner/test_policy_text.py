@@ -100,6 +100,7 @@ CHARACTERS = st.characters(exclude_categories=["C", "Z"]) | st.sampled_from("'-$
 LABELS = st.lists(st.text(CHARACTERS, max_size=6), unique=True, min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(data=st.data())
 def test_any_policy_comes_back(data: Any, any_table: duckdb.DuckDBPyConnection) -> None:

@@ -99,6 +99,7 @@ def test_what_cannot_be_paid_is_not_asked(trips: Clinic) -> None:
     assert trips.charges() == 0
 
 
+@pytest.mark.slow
 def test_noise_alone_suggests_nothing(trips: Clinic) -> None:
     """Where tails do not stand out of the noise the owner is left with the TODO, and told why."""
     trips.dp(BARE.format(APPROXIMATE, ""))

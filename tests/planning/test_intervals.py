@@ -45,6 +45,7 @@ def sum_law(law: np.ndarray, weights: tuple[int, ...]) -> np.ndarray:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize(("weights", "denominator"), WEIGHTS)
 def test_sums_of_noise_are_covered_exactly(noise: NoiseKind, weights: tuple[int, ...], denominator: int) -> None:

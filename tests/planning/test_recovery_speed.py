@@ -18,6 +18,7 @@ from dpduck.trusted.noise.law import NoiseKind
 ADULT14 = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["R", "Q"])
 def test_21_million_cells_are_planned_and_recovered_near_the_speed_of_memory(strategy: str) -> None:
     """Plan and recovery of 470 marginals in the processor time of 20 running sums over as many cells; it takes 4."""

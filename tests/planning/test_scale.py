@@ -8,6 +8,8 @@ from fractions import Fraction
 from itertools import combinations
 from time import process_time
 
+import pytest
+
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
 from dpduck.trusted.noise.law import NoiseKind
@@ -18,6 +20,7 @@ def up_to_three(attributes: int, size: int = 10) -> MarginalWorkload:
     return MarginalWorkload((size,) * attributes, marginals, (1.0,) * len(marginals))
 
 
+@pytest.mark.slow
 def test_all_166751_marginals_of_100_attributes() -> None:
     """Planned with every variance in the processor time of sorting their names 40 times; the better of two tries."""
     workload = up_to_three(100)

@@ -90,6 +90,7 @@ def test_pandas(published: Path, margin: Margin) -> None:
     assert as_margin(frame.groupby("ward")["n"].sum().items()) == pytest.approx(margin, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_adbc(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The ADBC driver over Flight SQL, of a served database, as a principal."""
     adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver is not installed")

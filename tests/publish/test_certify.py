@@ -76,6 +76,7 @@ def bundle(written: Path) -> Bundle:
     return read
 
 
+@pytest.mark.slow
 def test_what_was_written_is_whole(written: Path, bundle: Bundle) -> None:
     """The checker, run by itself from another place, finds nothing wrong with any kind of release."""
     command = [sys.executable, "-I", str(written / "check.py"), str(written), "--head", bundle["head"]]

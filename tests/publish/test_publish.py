@@ -176,6 +176,7 @@ def test_a_killed_publication_leaves_the_old_one(
     assert {path.name: path.read_bytes() for path in ([place] if place.is_file() else place.iterdir())} != before
 
 
+@pytest.mark.slow
 def test_readers_find_whole_publications(store: Path, tmp_path: Path, open_clinic: Callable[..., Clinic]) -> None:
     """Whoever opens the file or the directory while it is replaced finds the old or the new, never a part."""
     file, folder = tmp_path / "published.duckdb", tmp_path / "parquet"

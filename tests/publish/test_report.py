@@ -72,6 +72,7 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
+@pytest.mark.slow
 def test_every_view_is_on_the_page_with_its_picture(clinic: Path) -> None:
     """Bars, lines over days, tiles of two keys; a single number has none. Beside each: its rows and its statement."""
     page = reported(clinic, "--title", "A <clinic>")

@@ -145,12 +145,14 @@ def test_every_attack_is_refused_in_other_clothes(served: Served) -> None:
     assert public_state(served) == before
 
 
+@pytest.mark.slow
 def test_every_honest_statement_is_answered(served: Served) -> None:
     """The gate is in nobody's way."""
     for text in HONEST:
         assert served.rows("bob", text) is not None, text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_no_disguise_makes_a_forbidden_thing_readable(served: Served) -> None:
     """Each thing in a tenth of the forms, each form around a tenth of the things; around ages most are answered."""

@@ -56,6 +56,7 @@ def test_without_the_gate_no_statement_shows_a_private_value(served: Served) -> 
     assert ran > 100
 
 
+@pytest.mark.slow
 @needs_quack
 def test_a_server_whose_gate_lets_everything_pass(
     tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ def killed_after(seconds: float, process: int) -> Iterator[None]:
         os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
     """Killed while it answers: readers go on, who waits is told, no charge is lost, what was answered stays free."""
     database = make_clinic(tmp_path)
@@ -143,6 +144,7 @@ def counter(folder: Path) -> int:
     return int(json.loads(value)["counter"])
 
 
+@pytest.mark.slow
 @needs_quack
 def test_a_server_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
     """kill -9 of the server while a shell waits: its vault ends too, a new one has every charge and every answer."""

@@ -27,6 +27,7 @@ READ = "SELECT count(*) FROM ages"
 Client = tuple[duckdb.DuckDBPyConnection, list[bytes]]
 
 
+@pytest.mark.slow
 def test_a_thousand_statements_at_once(tmp_path: Path, state_directory: Path) -> None:
     """Each is answered or told that they are too many; each question is charged once; the gate works afterwards."""
     opened = open_served(tmp_path, Limits(running=16, running_each=8))
@@ -98,6 +99,7 @@ def test_readers_that_do_not_read_hold_nobody_up(crowded: tuple[Path, int]) -> N
             one.close()
 
 
+@pytest.mark.slow
 @needs_quack
 def test_a_connection_belongs_to_who_opened_it(crowded: tuple[Path, int]) -> None:
     """Its number is drawn at random and names its principal: next to it is nobody, and nothing shows another's."""

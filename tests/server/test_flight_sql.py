@@ -335,6 +335,7 @@ def test_addresses_beyond_this_machine_need_tls(served: Served) -> None:
             FlightListener(address, served.service, Limits())
 
 
+@pytest.mark.slow
 def test_a_cancel_reaches_the_statement(served: Served, listener: FlightListener, raw: flight.FlightClient) -> None:
     """A client that does not wait any longer: its statement ends at once, and its place is free."""
     served.rows("bob", "SELECT count(*) FROM ages AS a JOIN ages AS b USING (age)")

@@ -183,6 +183,7 @@ def test_the_public_database_holds_released_tables_alone(served: Served) -> None
             cursor.execute(f"ATTACH '{served.database}' AS vault (READ_ONLY)")
 
 
+@pytest.mark.slow
 def test_limits_are_kept(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Length, depth, time, rows and statements at once: each is refused in one line, and the server goes on."""
     limits = Limits(characters=2_000, seconds=600, rows=15, running=3, running_each=2)

@@ -60,6 +60,7 @@ def test_private_views_are_tables_of_the_attached_database(clinic: Clinic) -> No
     assert listed[1].startswith('ages,"differentially private, epsilon = 1 (pure)')
 
 
+@pytest.mark.slow
 def test_questions_are_asked_through_the_shell(clinic: Clinic) -> None:
     """dp, dp_explain, dp_budget and dp_ledger over clinic.query; the same question twice is one charge."""
     answer = clinic.rows("alice", query(count("ward", "0.25")))
@@ -149,6 +150,7 @@ def test_a_server_stops_when_it_is_told(tmp_path: Path, state_directory: Path) -
     assert answers[0] == answers[1] and answers[0].endswith("c\n1\n")
 
 
+@pytest.mark.slow
 def test_many_shells_at_once(clinic: Clinic) -> None:
     """Six shells ask and read together: no error, and every question is charged once."""
     failures: list[str] = []

@@ -337,6 +337,7 @@ def attached(address: str, token: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.mark.slow
 def test_results_that_are_kept_are_ones_own(tmp_path: Path, state_directory: Path) -> None:
     """Wide results of one go by bytes, that principal's oldest first; others' joins find room."""
     opened = open_served(tmp_path, Limits(seconds=60, memory=parse_size("64MB")))

@@ -174,6 +174,7 @@ def test_a_runner_can_do_nothing_else(bounded: Served) -> None:
         assert not any(str(bounded.database.parent) in name for name in opened), opened
 
 
+@pytest.mark.slow
 def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
     """One that ended while it had nothing to do: nobody notices. One that ends at work: its statement is refused."""
     assert bounded.rows("bob", JOIN) == [(10,)]

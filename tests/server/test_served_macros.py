@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dpduck.server import syntax
 from tests.server.served import Served
 from tests.support.clinics import macro_names
 
 
+@pytest.mark.slow
 def test_the_public_database_has_every_macro(served: Served) -> None:
     """The macros are present in the public database; each passes the gate and answers."""
     assert macro_names() == syntax.ANALYST_MACROS | {syntax.MARGIN}

@@ -39,6 +39,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) ->
     opened.service.close()
 
 
+@pytest.mark.slow
 def test_every_kind_of_release_is_read(released: Served) -> None:
     """Projections, summaries and synthetic tables are tables of the public database, for everybody who may read."""
     for table in ("codes", "codes_seed", "summed", "synth"):

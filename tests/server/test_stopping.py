@@ -86,6 +86,7 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path, state_directory: Path,
     assert done.returncode == 1 and done.stderr.startswith(f"Error: {says}") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @needs_quack
 def test_an_address_that_is_listened_on_is_refused(tmp_path: Path, state_directory: Path) -> None:
     """Quack and gRPC would share it, or be content with another address of localhost: clients would meet either."""

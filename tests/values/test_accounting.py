@@ -67,6 +67,7 @@ def test_epsilon_is_safe_and_the_smallest(rho_text: str, delta_text: str) -> Non
     assert smallest_delta(rho, epsilon * (1 - Fraction(1, 10**6))) > exact(delta)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.fractions(Fraction(1, 10**6), 1000), st.floats(-30, -0.302))
 def test_rho_is_safe_at_random(epsilon: Fraction, exponent: float) -> None:

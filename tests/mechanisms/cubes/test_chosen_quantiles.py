@@ -93,6 +93,7 @@ def test_too_few_rows_have_no_answer(visits: Clinic) -> None:
     assert {row[3:] for row in visits.dp(sure)} == {(0, 1000)}  # ends are chosen for 0.95
 
 
+@pytest.mark.slow
 def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
     """Several of one column share a tree, and so do min and max; others have what they had."""
     explained = "SELECT bounds FROM dp_explain($${}$$)"

@@ -136,6 +136,7 @@ def test_any_assignment_of_rows_to_periods(visits: Visits, word: str, name: str,
         assert np.abs(table - visits.table(request)).sum() <= k * MOST, "a whole person is k units"
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_kept_of_each_period(visits: Visits) -> None:
     """MAX ROWS is per period: of somebody with four rows in each of three months two of each month are counted."""
     days = [date(2024, month, 2) + timedelta(days=day) for month in (1, 2, 3) for day in range(4)]

@@ -187,6 +187,7 @@ def test_any_rows_are_counted_as_by_a_stored_column(
     assert surveys.table(together).tolist() == surveys.table(stored).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_each_statement_is_counted_as_by_a_stored_column(surveys: Surveys, name: str) -> None:
     """Over rows that every statement reads some of."""

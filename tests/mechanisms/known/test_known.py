@@ -32,6 +32,7 @@ def weights_of(column: str, codes: list[int], about: dict[str, tuple[int, ...]])
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("releases", [2, 5, 20])
 def test_answers_are_those_of_dense_least_squares(clinic: Clinic, releases: int) -> None:
     """Releases of random shapes, both noises, random prices: estimates and errors to 1e-9, and what is determined."""
@@ -55,6 +56,7 @@ def test_answers_are_those_of_dense_least_squares(clinic: Clinic, releases: int)
     assert determined == 13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", ["all", "a few"])
 def test_later_releases_never_make_an_answer_worse(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch, together: str

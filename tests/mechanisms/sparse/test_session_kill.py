@@ -12,6 +12,7 @@ HARNESS = Path(__file__).with_name("session_kill_harness.py")
 STEPS = {"answers computed", "answers committed", "answers fenced"}
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_of_an_answer(tmp_path: Path) -> None:
     """Kill -9 neither loses nor repeats an update, and the ledger never moves."""
     found = account(HARNESS, tmp_path, 14)

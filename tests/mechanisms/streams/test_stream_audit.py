@@ -98,6 +98,7 @@ def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
+@pytest.mark.slow
 def test_laplace_noise_loses_no_more_than_epsilon(strategy: str) -> None:
     """Pure epsilon: no event of what a stream measures is more than e^epsilon likelier with one person's rows."""
     visits = Wards(wards_for("epsilon = 1", strategy), "epsilon = 1", strategy)

@@ -199,6 +199,7 @@ def test_any_history(joins: Joins, name: str, strategy: str, turns: list[Turn]) 
     assert np.abs(table - neighbour).sum() <= MOST
 
 
+@pytest.mark.slow
 def test_the_bound_is_reached_by_references_and_joins(joins: Joins) -> None:
     """Somebody with more than MAX ROWS rows moves counts by MAX ROWS, whichever tables these rows are made of."""
     stays = {number: (EVE, date(2024, number, 2), "a") for number in range(1, PERIODS + 1)}

@@ -12,6 +12,7 @@ from tests.support.kills import account
 HARNESS = Path(__file__).with_name("stream_kill_harness.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["count", "cube"])
 def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
     """Whoever refreshes next publishes what was measured, with the very noise, and goes on; one charge pays for all."""
@@ -20,6 +21,7 @@ def test_a_kill_at_any_step_of_a_refresh(tmp_path: Path, kind: str) -> None:
     assert found["published"] > 0
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_of_making_a_stream(tmp_path: Path) -> None:
     """The same statement again makes the stream that was paid for, or makes it and pays: one stream for one charge."""
     assert account(HARNESS, tmp_path, 0, "made") == {**dict.fromkeys(WHILE_MADE, 1), "made": len(WHILE_MADE)}

@@ -188,6 +188,7 @@ def test_any_history_of_other_answers(histories: Histories, name: str, history: 
         assert lost <= 1 + 1e-9, "epsilon = 1 was charged"
 
 
+@pytest.mark.slow
 def test_the_bounds_of_other_answers_are_reached(histories: Histories) -> None:
     """No bound is larger than it has to be: somebody with MAX ROWS dear rows, or groups, reaches it."""
     dear = [Turn([("eve", f"2024-{month:02}-01", "a", 7) for month in (1, 2, 3, 4)], "", 6)]

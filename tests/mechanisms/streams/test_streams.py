@@ -95,6 +95,7 @@ def test_late_rows_are_never_counted_and_this_is_said(visits: Visits) -> None:
     assert listed in comment and "after their period closed are never counted, in that period or a later" in listed
 
 
+@pytest.mark.slow
 def test_units_of_several_columns(visits: Visits) -> None:
     """A stream of units that two columns hold together is that of a stored column of both, at each refresh."""
     made = []
@@ -154,6 +155,7 @@ def test_periods_close_by_the_clock_alone() -> None:
     visits.con.close()
 
 
+@pytest.mark.slow
 def test_the_budget_refuses_a_stream_as_any_statement(visits: Visits) -> None:
     """A stream beyond the budget is refused before the charge, and nothing is left of it."""
     for _ in range(9):

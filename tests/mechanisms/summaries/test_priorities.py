@@ -123,6 +123,7 @@ def test_priorities_lie_in_their_layer() -> None:
         assert not lowest_in_layer()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "wrong"),
     [

@@ -41,6 +41,7 @@ def commuters(open_clinic: Callable[..., Clinic]) -> Clinic:
     return clinic
 
 
+@pytest.mark.slow
 def test_every_method_releases_its_summary(commuters: Clinic) -> None:
     """At a high price and a size above the number of occupied cells, each method finds every trip of a subset.
 
@@ -184,6 +185,7 @@ def test_a_total_that_is_not_in_the_price(commuters: Clinic, monkeypatch: pytest
     assert "cost more than the statement; nothing was charged" in commuters.refused(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("price", ["rho = 0.02", "epsilon = 1, delta = 1e-6"])
 def test_a_sketch_has_gaussian_noise_for_a_rho(price: str) -> None:
     """Each bucket has variance r m^2 / (2 rho), and the ledger is charged that rho.

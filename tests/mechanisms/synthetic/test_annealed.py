@@ -77,6 +77,7 @@ def test_what_annealed_rounds_do_not_take(wide: Clinic) -> None:
     assert "adaptive says nothing about mechanism = 'aim'" in messages[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows", "epsilon"), [(12, 8_000, "1"), (8, 20_000, "5")])
 def test_better_than_independent_margins(columns: int, rows: int, epsilon: str) -> None:
     """Where pairs can be measured the fitted distribution has less than 0.8 of the error of 1-way margins measured at

@@ -57,6 +57,7 @@ def table(shop: Clinic, planned: SyntheticProposal) -> NDArray[np.int64]:
     return found[None]
 
 
+@pytest.mark.slow
 def test_a_unit_moves_no_table_by_more_than_is_paid_for(shop: Clinic) -> None:
     """With a unit removed from both tables, the parents' table loses one row at most, the children's four at most, and
     nothing is added: whatever the unit has, none, a few or nine orders, no age, or is a customer of nobody's. Plans and

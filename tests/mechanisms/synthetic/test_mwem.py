@@ -119,6 +119,7 @@ def test_marginals_of_factors_are_marginals_of_their_product() -> None:
         assert np.allclose(found, dense.marginals([target])[target])
 
 
+@pytest.mark.slow
 def test_a_fit_converges_to_the_optimum() -> None:
     """Mirror descent reaches the value that a general solver finds, with and without a prior; weights by variance."""
     draws = np.random.default_rng(4)

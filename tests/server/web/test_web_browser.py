@@ -168,6 +168,7 @@ def test_the_price_is_shown_before_the_button_that_pays(browser: Browser, served
     page.context.close()
 
 
+@pytest.mark.slow
 def test_it_works_without_its_script(browser: Browser, served: Served, port: int) -> None:
     """Whoever runs no scripts logs in, is shown the price, and pays."""
     context = browser.new_context(java_script_enabled=False)

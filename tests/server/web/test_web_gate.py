@@ -31,6 +31,7 @@ from tests.support.clinics import by
 NOTHING = REFUSED.body.decode()
 
 
+@pytest.mark.slow
 def test_the_token_is_in_no_page_no_address_and_no_log(served: Served, stranger: Browser) -> None:
     """It goes in by a form's body once; what comes back, and what is written down, has it nowhere."""
     token = served.tokens["alice"]
@@ -201,6 +202,7 @@ def test_what_is_not_known_has_one_answer(alice: Browser, stranger: Browser) -> 
         )
 
 
+@pytest.mark.slow
 def test_wrong_tokens_wait_and_are_told_nothing(served: Served, stranger: Browser) -> None:
     """One second each, in one text, none of it theirs; noted as turned away; who has a token gets in."""
     start = time.monotonic()

@@ -33,6 +33,7 @@ from tests.support.clinics import by
 from tests.support.ports import free_port
 
 
+@pytest.mark.slow
 def test_private_views_are_browsed(alice: Browser) -> None:
     """The list says what each is; a view has its price, its rows, its columns, its promise, and its picture."""
     home = alice.get("/")
@@ -279,6 +280,7 @@ def _abandoned(browser: Browser, form: Mapping[str, str]) -> None:
 # The command.
 
 
+@pytest.mark.slow
 def test_the_command_serves_the_page_over_tls(tmp_path: Path, state_directory: Path) -> None:
     """dpduck serve --web says where; over TLS the cookie is Secure; it ends when it is told to, page and all."""
     if shutil.which("openssl") is None:

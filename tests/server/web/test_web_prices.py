@@ -34,6 +34,7 @@ def owner(served: Served) -> Iterator[LocalVault]:
     vault.owner("run", "ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient MAX ROWS 4")
 
 
+@pytest.mark.slow
 def test_a_price_that_rose_is_shown_before_it_is_paid(served: Served, alice: Browser, owner: LocalVault) -> None:
     """A new policy makes a target dearer, and what was free costs again: the old buttons name the new price."""
     target = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 40) sex, count(*) AS n FROM visits GROUP BY sex"

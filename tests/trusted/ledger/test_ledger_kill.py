@@ -21,6 +21,7 @@ STEPS = (
 )
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_loses_no_charge(tmp_path: Path) -> None:
     """Each child dies at a step of opening and charging; the one after it finds all that had returned.
 
@@ -31,6 +32,7 @@ def test_a_kill_at_any_step_loses_no_charge(tmp_path: Path) -> None:
     assert found["returned"] > 20
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_loses_no_charge(tmp_path: Path) -> None:
     """Children that charge without end are killed at random moments, also inside DuckDB's and SQLite's own writing."""
     found = account(HARNESS, tmp_path, "moments", 20)

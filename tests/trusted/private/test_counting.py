@@ -182,6 +182,7 @@ def test_exact_counts_are_hidden(connection: duckdb.DuckDBPyConnection) -> None:
     assert all(name.startswith("_") for name in dir(large))
 
 
+@pytest.mark.slow
 def test_only_trusted_code_reads_exact_counts() -> None:
     """Outside the doors to noise nothing names a field of ExactCounts or of SparseCounts, nor do they return one."""
     slots = ExactCounts.__slots__ + SparseCounts.__slots__

@@ -115,6 +115,7 @@ def test_what_a_unit_adds_is_bounded_six_times_as_often(rows: list[Row], unit: i
     assert all(total <= bound for (total, _), bound in zip(found, bounds(max_rows), strict=True)), found
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(rows=ROWS)
 def test_without_a_unit_a_row_adds_at_most_its_bound(rows: list[Row]) -> None:

@@ -87,6 +87,7 @@ def scores(law: SummaryLaw) -> tuple[float, float]:
     return number, (counts.mean() - mean) / deviation * sqrt(len(counts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["filter", "whole tau", "theta below tau"])
 def test_one_percent_is_found(name: str) -> None:
     """An upgrade probability or an alpha that is off by 1 % either way is rejected, the right ones are not."""

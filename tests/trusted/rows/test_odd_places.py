@@ -164,6 +164,7 @@ def test_an_odd_domain_decides_nothing(name: str, unit: str) -> None:
         assert answered >= 2 or (item == CLAMP and "MONTH" in declared), "a CLAMP is of numbers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", chosen([*TYPES, *ARROW], ["raw zone"]))
 def test_a_draft_over_odd_columns_decides_nothing(name: str) -> None:
     """Drafts, private ones too, and twins: a table with her in it is read as any other."""

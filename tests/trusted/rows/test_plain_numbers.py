@@ -92,6 +92,7 @@ def differences(extremes: duckdb.DuckDBPyConnection, text: str, sql: str) -> tup
     return found[0], found[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(text=NUMBERS)
 def test_a_plain_number_never_raises_and_is_what_was_written(extremes: duckdb.DuckDBPyConnection, text: str) -> None:

@@ -316,6 +316,7 @@ FAMILY_STATEMENTS = (
 )
 
 
+@pytest.mark.slow
 def test_units_are_found_through_references() -> None:
     """Items of visits of patients: units are looked up when a twin is written, of rows without a parent none."""
     with dpduck.connect() as connection:

@@ -115,6 +115,7 @@ def test_ordinary_programs_read_whole_texts() -> None:
     assert 10_000 > heavy(200).longest_text > 9_000
 
 
+@pytest.mark.slow
 def test_a_statement_that_makes_too_many_texts_is_refused() -> None:
     """It says so before the charge, whatever the rows are."""
     with pytest.raises(Refusal, match="makes 1100 texts of each row"):

@@ -68,6 +68,7 @@ def test_a_row_that_sleeps_is_null_in_the_end(faulty: Workers, monkeypatch: pyte
         assert runner.compute(texts(1, count=2))["y"].to_pylist() == [False, None]
 
 
+@pytest.mark.slow
 def test_no_row_is_lost_where_the_machine_gives_no_time(faulty: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that stands still for ten times what a row may use of the processor answers every row of its batch.
 
