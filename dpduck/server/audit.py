@@ -34,15 +34,9 @@ class Audit(Protocol):
     """Where what happened is noted."""
 
     def note(
-        self,
-        principal: str | None,
-        event: str,
-        statement: str = "",
-        *,
-        charged: int | None = None,
-        why: str = "",
-        page: bool = False,
-    ) -> None:
+        self, principal: str | None, event: str, statement: str = "", *,
+        charged: int | None = None, why: str = "", page: bool = False,
+    ) -> None:  # fmt: skip
         """event: connected, disconnected, turned away, asked, answered, charged, refused. charged: the ledger's entry.
         page: whether a page asked this of itself.
 
@@ -82,15 +76,9 @@ class AuditFile:
         self._descriptor = self._opened()
 
     def note(
-        self,
-        principal: str | None,
-        event: str,
-        statement: str = "",
-        *,
-        charged: int | None = None,
-        why: str = "",
-        page: bool = False,
-    ) -> None:
+        self, principal: str | None, event: str, statement: str = "", *,
+        charged: int | None = None, why: str = "", page: bool = False,
+    ) -> None:  # fmt: skip
         with self._lock:
             minute = self._minute(principal, page)
             most_notes = MOST_OF_PAGES if page else MOST_TURNED_AWAY if principal is None else MOST_NOTES

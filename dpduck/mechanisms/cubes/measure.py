@@ -25,7 +25,7 @@ from dpduck.database.measured import (
     rows_digest,
 )
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measures import Measure, contribution_of
+from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
@@ -228,10 +228,12 @@ MOST_QUERIES = 20_000
 def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     """Returns the measurements of all that adds up over rows; None where there are none, or very many."""
     found, request = proposal.found, proposal.request
+    measures = [found.measures[group.measure].measure for group in proposal.groups]
     groups = [
         (group, answers)
-        for group, answers in zip(proposal.groups, noisy, strict=True)
-        if group.tables and _adds_up(found.measures[group.measure].measure)
+        for group, answers, one in zip(proposal.groups, noisy, measures, strict=True)
+        # what is made of a unit's rows in each group is none of a larger group
+        if group.tables and one.added and not (one.operand is not None and one.operand.per_group)
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None
@@ -268,13 +270,6 @@ def blank_measured(proposal: CubeProposal) -> Measured | None:
 def _blank(ask: Ask[Any]) -> list[IntegerArray]:
     shape = [one.rows for one in ask.query.query.factors] if isinstance(ask.query, Table) else []
     return [np.zeros(shape, np.int64)] * len(ask.scan.tables)
-
-
-def _adds_up(measure: Measure) -> bool:
-    """Tells whether tables are sums over rows: what is made of a unit's rows in each group is none of a larger
-    group.
-    """
-    return measure.added and not (measure.operand is not None and measure.operand.per_group)
 
 
 def _table(measured: MeasurePlan, group: int) -> MeasuredTable:
