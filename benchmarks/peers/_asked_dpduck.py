@@ -105,7 +105,7 @@ class Asked:
 
     def synthetic(self) -> float:
         name, listed = f"made_{next(self.number)}", ", ".join(SYNTHETIC)
-        options = f"epsilon = {EPSILON:g}, delta = {DELTA:g}, rows = {len(self.table)}"
+        options = f"epsilon = {EPSILON:g}, delta = {DELTA:g}, rows = {len(self.table)}, refresh = '{name}'"
         select = f"SELECT {listed} FROM visits WORKLOAD MARGINALS (2)"
         self.dp(f"CREATE PRIVATE TABLE {name} OPTIONS ({options}) AS {select}")
         return variation(self.con.execute(f"FROM private.{name}").df(), self.table)

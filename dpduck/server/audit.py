@@ -30,6 +30,15 @@ ALWAYS = frozenset(("asked", "charged", "connected", "disconnected"))
 UNWRITTEN = "the audit log cannot be written, so nothing is done"
 
 
+def kind_of(error: BaseException) -> str:
+    """Names what was unexpected and the line of code where it came up; neither can hold data, as its words can."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    return f"{type(error).__name__}{place}"
+
+
 class Audit(Protocol):
     """Where what happened is noted."""
 

@@ -20,7 +20,7 @@ from dpduck.database.attached import store_files
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
-from dpduck.server.audit import Audit
+from dpduck.server.audit import Audit, kind_of
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Debts, GivenUp, Limits, never
 from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
@@ -126,8 +126,8 @@ class Gate:
             deep = Refusal("the statement is nested too deeply", accepted="fewer levels")
             self._note_refused(principal, text, charged, str(deep), page)
             raise deep from None
-        except Exception:
-            self._note_refused(principal, text, charged, UNEXPECTED, page)
+        except Exception as error:
+            self._note_refused(principal, text, charged, f"{UNEXPECTED}: {kind_of(error)}", page)
             raise DpduckError(UNEXPECTED) from None
 
     def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str, page: bool) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpduck.server.audit import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TEXT, MOST_TURNED_AWAY, AuditFile
+from dpduck.server.gate import UNEXPECTED
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.sessions import Sessions
 from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
-from tests.server.served import Served, count, open_served
+from tests.server.served import CANARY, Served, count, open_served
 
 FULL = "the audit log cannot be written, so nothing is done"
 
@@ -145,3 +147,21 @@ def test_the_store_is_its_owners(served: Served) -> None:
     for path in served.database.parent.glob("*_private*"):
         assert path.stat().st_mode & 0o077 == 0, path
     assert served.log.stat().st_mode & 0o077 == 0
+
+
+def test_what_was_unexpected_is_named_without_its_words(
+    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client reads one fixed text, the owner the kind of failure and its line: what it says could quote data."""
+    opened = open_served(tmp_path)
+
+    def failing(*_: object) -> str:
+        raise KeyError(CANARY)
+
+    try:
+        monkeypatch.setattr(type(opened.service.gate), "_admitted", failing)
+        assert opened.refused("bob", "FROM ages") == UNEXPECTED
+        why = opened.audited()[-1]["why"]
+        assert re.fullmatch(f"{re.escape(UNEXPECTED)}: KeyError at test_audit.py:[0-9]+", why) and CANARY not in why
+    finally:
+        opened.service.close()
