@@ -87,6 +87,7 @@ TINY = {
     "papers.sparse_queries": Tiny(5, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),
     "papers.streams": Tiny(2, (), {"SIZES": (8,)}),
     "papers.streams_taxi": Tiny(5, ("--data", "{data}"), {"DAYS": 8, "ZONES": 3}),
+    "papers.synthetic_choice": Tiny(1, ("--tables", "3"), {"ROWS": (1_000,), "SIZES": ((2, 3),)}),
     "papers.view_search": Tiny(1, ("--seconds", "0.1", "--independent", "0.1"), {"BEST_KNOWN": [
         ("three", (2, 2, 2), (2,), 1.0)]}),
     "peers.keys": Tiny(2, (), {"KEYS": 2000, "SAMPLE": 500}, ("opendp",)),

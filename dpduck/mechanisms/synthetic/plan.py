@@ -47,9 +47,9 @@ LARGEST_MODEL = 1 << 18
 QUIET = 0.03
 """Total variation of noise in 1-way marginals that are asked before annealed rounds; more is a reason to pay more."""
 
-QUIET_CUBE, CLEAR = 0.1, 0.4
-"""A cube of a predicted error below the first stands unless annealed rounds are predicted to have so little of it:
-predictions of cubes are up to three times too high, those of rounds up to 1.6 times too low."""
+QUIET_CUBE = 0.15
+"""A cube that is predicted to err less is taken, annealed rounds beyond: how much they err is up to the data, and no
+prediction of theirs chose as well over made and real tables (docs/decisions.md)."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
 """Annealed rounds begin with so small a share that there could be four times so many for each attribute."""
@@ -89,11 +89,11 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     shapes = [tuple(request.base.question.sizes[a] for a in one) for one in request.base.question.grouping_sets]
     rows = request.options.rows or _records(request)
     drawn = drawn_error(shapes, rows)
+    errors = {one.name: one.error for one in found}
+    both = {"aim", "cube"} <= errors.keys()
+    taken = "" if not both else "cube" if errors["cube"] < QUIET_CUBE else "aim"
     found = [replace(one, error=hypot(one.error, drawn), seconds=_with_rows(request, one, rows)) for one in found]
-    found.sort(key=lambda one: one.error)
-    cubes = [one for one in found if one.name == "cube"]
-    if cubes and found[0].name == "aim" and CLEAR * cubes[0].error < found[0].error and cubes[0].error < QUIET_CUBE:
-        found = [*cubes, *(one for one in found if one.name != "cube")]
+    found.sort(key=lambda one: (one.name != taken, one.error))
     if found[0].name != "mwem":
         _require_none_of_mwem(request.options, found[0].name)
     return tuple(found)
@@ -318,6 +318,9 @@ def explained_synthetic(request: SyntheticRequest, found: tuple[Fit, ...]) -> st
 def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> str:
     unit = base.rows.unit_text
     rows = f"EXPECT ROWS {request.expect_rows}" if request.expect_rows else f"no EXPECT ROWS, taken as {RECORDS}"
-    better = f"; {found[0].name} is predicted to be better than {found[1].name}" if len(found) > 1 else ""
+    better = ""
+    if len(found) > 1:
+        said = "is predicted to be better than" if found[0].error <= found[1].error else "is taken, not"
+        better = f"; {found[0].name} {said} {found[1].name}"
     noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
     return f"{noise.value} noise; privacy unit {unit}; {rows}{better}"
