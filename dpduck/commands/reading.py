@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp, parse, parse_one
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
 
 from dpduck.commands import one_line_errors
 from dpduck.commands.printing import printed
@@ -71,17 +72,18 @@ def reading(text: str) -> Reading | None:
 def is_of_views(text: str) -> bool:
     """Tells whether a text is a SELECT over private views and over nothing else.
 
-    >>> is_of_views("SELECT ward FROM private.by_ward WHERE n > 9"), is_of_views("SELECT ward FROM visits")
+    >>> is_of_views("WITH w AS (FROM private.by_ward) FROM w WHERE n > 9"), is_of_views("SELECT ward FROM visits")
     (True, False)
     """
     try:
         trees = [] if is_ours(text) else parse(text.strip().rstrip(";"), read="duckdb")
+        scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []
     except (SqlglotError, RecursionError):
         return False
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        return False
-    read = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in trees[0].find_all(exp.Table)}
-    return bool(read) and read <= {("", "private"), ("private", "main")}
+    sources = [source for scope in scopes for source in scope.sources.values()]
+    tables = [one for one in sources if isinstance(one, exp.Table)]  # what WITH names is no table
+    views = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in tables}
+    return bool(views) and views <= {("", "private"), ("private", "main")}
 
 
 def show_views(database: Path, store: Path | None, text: str, shape: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
@@ -33,11 +33,14 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
-_LEFT = (
-    "SELECT (SELECT count(*) FROM duckdb_databases()), (SELECT count(*) FROM duckdb_tables()), "
-    "(SELECT count(*) FROM duckdb_schemas() WHERE NOT internal AND schema_name <> 'main')"
-)
-"""What is in a sandbox that may be left in it: databases, tables, schemas. Nothing else is ever made there."""
+_LEFT = r"""
+FROM (SELECT 'DETACH ' AS word, database_name AS name FROM duckdb_databases() WHERE database_name <> 'memory'
+        AND NOT internal
+    UNION ALL SELECT 'DROP SCHEMA ', schema_name FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal
+    UNION ALL SELECT 'DROP TABLE ', table_name FROM duckdb_tables() WHERE database_name = 'memory'
+        AND schema_name = 'main')
+SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA ', ' CASCADE', '')"""
+"""What takes away all that a statement can have left in a sandbox, where nothing but copies of tables is made."""
 
 
 class Sandbox:
@@ -59,7 +62,7 @@ class Sandbox:
         root, self._root = self._root, None
         if root is not None:
             sound = kind is None or issubclass(kind, DpduckError)
-            if sound and _is_emptied(root, self._copies):
+            if sound and _is_emptied(root):
                 self._answered.keep(root)
             else:
                 root.close()
@@ -129,24 +132,16 @@ class Sandbox:
             self._copies[table] = tuple(columns)
 
 
-def _is_emptied(root: duckdb.DuckDBPyConnection, copies: Iterable[TableName]) -> bool:
-    """Drops copies and takes back what a rehearsal sets; tells whether it is as it was when it was opened."""
-    attached = {table.parts[0].lower() for table in copies if table.parts[0].lower() not in _OWN_DATABASES}
-    here = [table for table in copies if table.parts[0].lower() not in attached]
-    schemas = {table.parts[:2] for table in here if table.parts[1].lower() != "main"}
-    dropped = [
-        *(f"DROP TABLE {table.sql}" for table in here),
-        *(f"DROP SCHEMA {quote_identifier(database)}.{quote_identifier(schema)}" for database, schema in schemas),
-        *(f"DETACH {quote_identifier(database)}" for database in attached),
-    ]
+def _is_emptied(root: duckdb.DuckDBPyConnection) -> bool:
+    """Takes away copies, and what a rehearsal sets; tells whether that went well."""
     try:
         with root.cursor() as cursor:
-            for sql in dropped:
+            for (sql,) in cursor.execute(_LEFT).fetchall():
                 cursor.execute(sql)
             cursor.execute("RESET GLOBAL disabled_optimizers")
-            return cursor.execute(_LEFT).fetchall() == [(len(_OWN_DATABASES), 0, 0)]
     except duckdb.Error:
         return False
+    return True
 
 
 def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:

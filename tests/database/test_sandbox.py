@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import duckdb
 import pytest
 
@@ -113,3 +115,23 @@ def test_cursors_know_no_macros() -> None:
         with connections.cursor() as cursor:
             assert cursor.execute("SELECT upper('a'), 1 + 2").fetchall() == [("A", 3)]
         assert connection.execute("SELECT upper('a'), 1 + 2").fetchall() == [("hidden", 0)]
+
+
+def test_a_sandbox_is_empty_when_another_statement_has_it() -> None:
+    """The same DuckDB without copies, schemas, databases and settings; after a failure of its own another one."""
+    answered, odd = SandboxAnswers(), TableName(("memory", 'a "schema"', 'a "table"'))
+    with Sandbox(answered) as box, box.cursor() as cursor:
+        box.copy(cursor, {VISITS: WHOLE, odd: TEXT, TableName(("memory", "main", "visits")): TEXT})
+        cursor.execute("SET GLOBAL disabled_optimizers = 'in_clause'")
+        used = box._root
+    with Sandbox(answered) as box, box.cursor() as cursor:
+        assert box._root is used
+        assert cursor.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+        assert cursor.execute("SELECT count(*) FROM duckdb_schemas() WHERE NOT internal").fetchall() == [(0,)]
+        assert cursor.execute("SELECT count(*) FROM duckdb_databases()").fetchall() == [(3,)]
+        assert cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall() == [("",)]
+        assert box.bind(SELECT, {VISITS: TEXT}) == TEXT, "what is copied anew has the columns of now"
+    with suppress(ZeroDivisionError), Sandbox(answered) as box, box.cursor():
+        raise ZeroDivisionError
+    with Sandbox(answered) as box, box.cursor():
+        assert box._root is not used

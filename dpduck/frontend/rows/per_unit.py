@@ -236,7 +236,7 @@ class _Windows:
     def over(self, expression: exp.Expr) -> exp.Expr:
         """Returns a resolved expression over the columns of the relation."""
         tree = exp.Paren(this=expression.copy())
-        windows, beside = _parts(tree, _is_window)
+        windows, beside = _parts(tree, lambda node: isinstance(node, exp.Window))
         for node in windows:
             node.replace(base_column(self._alias, self._window(node)))
         for column in beside:
@@ -268,10 +268,6 @@ class _Windows:
             self.outputs.append(replace(output, clamp=None if clamp is None else replace(clamp, column=name)))
             self._stored[sql] = name
         return self._stored[sql]
-
-
-def _is_window(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Window)
 
 
 def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) -> exp.Expr:

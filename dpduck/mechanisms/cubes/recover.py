@@ -135,11 +135,9 @@ def curved(
     spread = variance_of(moments, scaled, noise, step, sample=sample)
     if is_coarse(operand):
         spread = of_rounded(spread, step=1 / measure.steps, sample=sample)
-    return rescaled(deviation_of(spread) if one.function.startswith("stddev") else spread, 0.0, width, _power(one))
-
-
-def _power(one: Aggregate) -> int:
-    return 1 if one.function.startswith("stddev") else 2
+    if one.function.startswith("stddev"):
+        return rescaled(deviation_of(spread), 0.0, width, 1)
+    return rescaled(spread, 0.0, width, 2)
 
 
 def cell_variances(request: Request, plan: AnyPlan) -> list[FloatArray]:

@@ -163,18 +163,9 @@ class Ledger:
             self._require_room(unit_key, charge, principal, allotment, periods)
 
     def charge(
-        self,
-        unit_key: str,
-        table_name: str,
-        charge: Charge,
-        principal: str,
-        statement: str,
-        mechanism: str,
-        *,
-        allotment: Fraction | None = None,
-        note: Note | None = None,
-        periods: Periods | None = None,
-    ) -> int:
+        self, unit_key: str, table_name: str, charge: Charge, principal: str, statement: str, mechanism: str, *,
+        allotment: Fraction | None = None, note: Note | None = None, periods: Periods | None = None,
+    ) -> int:  # fmt: skip
         """Record a charge and return its entry's number; it is on disk, inside and outside the store, by then.
 
         allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
