@@ -262,7 +262,7 @@ NOTES = """
   from the middle of the bounds, which move half as far.
 * A cube: one plan for all grouping sets here, a quarter of the price for each of four statements there.
 * Free texts and pairs: thresholds at one delta. Added up, a threshold has lost what is rare; a summary has not.
-* Synthetic rows: the columns are independent of each other, and nobody knows that beforehand. `auto` takes a cube there;
+* Synthetic rows: the columns are independent of each other, which nobody knows beforehand. `auto` takes a cube there;
   `mechanism = 'aim'` has 0.051. A noisy look at how far columns depend on each other would choose (decisions.md).
 * 1,000 statements: zero-concentrated accounting here and at OpenDP, advanced composition at SmartNoise SQL, the sum of
   epsilons at PipelineDP.
