@@ -87,8 +87,9 @@ def test_children_name_parents_and_are_as_many(shop: Clinic) -> None:
     )
     assert wrong == []
     assert shop.value("SELECT count(*) FROM private.made_orders ANTI JOIN private.made_customers ON customer = id") == 0
+    paid = "SELECT count(*) FROM dp_ledger() WHERE trim(statement) IN (trim(?), trim(?)) AND rho > 0"
+    assert shop.con.execute(paid, [PARENTS, CHILDREN]).fetchall() == [(2,)]
     before = shop.charges()
-    assert before == 2
     shop.dp(CHILDREN)
     shop.dp(f"CREATE PRIVATE TABLE flat OPTIONS (epsilon = 2, delta = 1e-6) AS {SELECTED} WORKLOAD MARGINALS (2)")
     assert shop.charges() == before
