@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import socket
+from contextlib import suppress
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Hosts of addresses that only this machine reaches."""
@@ -17,16 +17,8 @@ def is_taken(host: str, port: int) -> bool:
     """
     names = ("127.0.0.1", "::1") if host.lower() == "localhost" else (host.strip("[]"),)
     for name in names:
-        try:
-            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        except OSError:
-            continue  # whoever listens says so itself
-        for family, kind, protocol, _, address in found:
-            try:
-                with socket.socket(family, kind, protocol) as probe:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(address)
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    return True
+        # a port whose last connections are still fading cannot be bound for a minute: a server that was killed is back
+        # before, so somebody who answers is looked for
+        with suppress(OSError), socket.create_connection((name, port), 1):
+            return True
     return False

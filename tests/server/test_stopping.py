@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
 from dpduck.values.errors import Refusal
 from tests.server.served import NoAudit, add_principals, count, make_clinic
-from tests.server.shell import attach, eventually, needs_quack, serving, shell
+from tests.server.shell import attach, eventually, needs_quack, serving, shell, start
 
 HEAVY = (
     "SELECT sum(hash(a.range)) FROM range(3000000000) AS a",
@@ -104,6 +106,22 @@ def test_an_address_that_is_listened_on_is_refused(tmp_path: Path, state_directo
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
             assert done.stderr.startswith(f"Error: {said} is listened on already; accepted: a free port"), done.stderr
             assert done.returncode == 1 and done.stderr.count("\n") == 1
+
+
+@needs_quack
+def test_a_server_that_was_killed_has_its_address_again(tmp_path: Path, state_directory: Path) -> None:
+    """At once, while connections of its clients still fade: nobody listens there."""
+    database = make_clinic(tmp_path)
+    tokens = add_principals(database)
+    with serving(database) as server:
+        port = int(server.address.rpartition(":")[2])
+        with closing(socket.create_connection(("127.0.0.1", port))):
+            assert shell(attach(server.address, tokens["bob"]) + "FROM clinic.ages;")[1] == ""
+            server.stop(signal.SIGKILL)
+            again = start(database, address=server.address)
+        assert again.stop() == 0
+        for pipe in filter(None, (again.process.stdout, again.process.stderr)):
+            pipe.close()
 
 
 def test_beyond_this_machine_needs_a_word() -> None:
