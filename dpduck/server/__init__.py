@@ -18,7 +18,7 @@ def is_taken(host: str, port: int) -> bool:
     names = ("127.0.0.1", "::1") if host.lower() == "localhost" else (host.strip("[]"),)
     for name in names:
         # a port whose last connections are still fading cannot be bound for a minute: a server that was killed is back
-        # before, so somebody who answers is looked for
-        with suppress(OSError), socket.create_connection((name, port), 1):
+        # before, so somebody who answers is looked for; what is no address is refused by whoever listens
+        with suppress(OSError, OverflowError, UnicodeError), socket.create_connection((name, port), 1):
             return True
     return False
