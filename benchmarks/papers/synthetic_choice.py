@@ -21,7 +21,7 @@ from math import exp, log, prod
 import numpy as np
 
 from benchmarks.papers._synthetic_data import run_annealed, run_cube
-from benchmarks.peers._wide_tables import Wide
+from benchmarks.peers._wide_tables import Wide, followed
 from benchmarks.peers.synthetic_wide import counts_of, distance, gate, independent, price_of
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, needed_cells
@@ -40,21 +40,10 @@ Errors = tuple[float, float, float, float]
 
 
 def made(random: np.random.Generator) -> Wide:
-    """A table whose columns follow one before them, or one of six kinds of rows, but for what is shuffled."""
+    """A table of some columns, rows and sizes, of which a part follows nothing."""
     columns, rows = int(random.integers(3, 9)), int(random.choice(ROWS))
     sizes = tuple(int(size) for size in random.choice(SIZES[int(random.integers(len(SIZES)))], columns))
-    kinds, shuffled = random.choice(6, rows, p=random.dirichlet(np.full(6, 2.0))), float(random.choice(SHUFFLED))
-    codes = np.zeros((columns, rows), np.int64)
-    for column, size in enumerate(sizes):
-        if column and random.random() < 0.5:
-            before = int(random.integers(max(0, column - 4), column))
-            law = random.dirichlet(np.full(size, 0.4), sizes[before])[codes[before]]
-        else:
-            law = random.dirichlet(np.full(size, 0.5), 6)[kinds]
-        codes[column] = np.minimum((np.cumsum(law, axis=1) < random.random(rows)[:, None]).sum(axis=1), size - 1)
-        away = random.random(rows) < shuffled
-        codes[column, away] = random.permutation(codes[column])[away]
-    return Wide("made", codes, sizes)
+    return followed(random, "made", sizes, rows, float(random.choice(SHUFFLED)))
 
 
 def errors(table: Wide, order: int, epsilon: str) -> Errors:

@@ -47,11 +47,20 @@ def margin_of(codes: np.ndarray, sizes: tuple[int, ...], members: tuple[int, ...
 
 
 def made(name: str, rows: int | None = None, columns: int | None = None, more: int = 0) -> Wide:
-    """Each column follows one of six kinds of rows, or one of the four columns before it, by Dirichlet laws."""
+    """A table of a name's sizes and seed; more is added to the seed."""
     most, many, choices, seed = MADE[name]
     columns, rows, random = columns or most, rows or many, np.random.default_rng(seed + more)
-    sizes = tuple(int(size) for size in random.choice(choices, columns))
-    kinds, codes = random.choice(6, rows, p=random.dirichlet(np.full(6, 2.0))), np.zeros((columns, rows), np.int64)
+    return followed(random, name, tuple(int(size) for size in random.choice(choices, columns)), rows)
+
+
+def followed(
+    random: np.random.Generator, name: str, sizes: tuple[int, ...], rows: int, shuffled: float | None = None
+) -> Wide:
+    """Each column follows one of six kinds of rows, or one of the four columns before it, by Dirichlet laws.
+
+    shuffled: of so many rows a column's values are exchanged, so that they follow nothing.
+    """
+    kinds, codes = random.choice(6, rows, p=random.dirichlet(np.full(6, 2.0))), np.zeros((len(sizes), rows), np.int64)
     for column, size in enumerate(sizes):
         if column and random.random() < 0.5:
             before = int(random.integers(max(0, column - 4), column))
@@ -59,6 +68,9 @@ def made(name: str, rows: int | None = None, columns: int | None = None, more: i
         else:
             law = random.dirichlet(np.full(size, 0.5), 6)[kinds]
         codes[column] = np.minimum((np.cumsum(law, axis=1) < random.random(rows)[:, None]).sum(axis=1), size - 1)
+        if shuffled is not None:
+            away = random.random(rows) < shuffled
+            codes[column, away] = random.permutation(codes[column])[away]
     return Wide(name, codes, sizes)
 
 
