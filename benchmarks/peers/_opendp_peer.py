@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
@@ -25,11 +24,12 @@ from mbi.estimation import mirror_descent
 
 def main():
     path, mechanism, rho, kept, most = sys.argv[1:]
-    for more in range(60):
+    models = {}
+    for more in range(400):
         raised = float(rho) * (1 + more * 1.7e-9)
         try:
             if mechanism == "MST":
-                tried(raised, len(np.load(path)["sizes"]))
+                tried(raised, len(np.load(path)["sizes"]), models)
             used = int(process_time())
             resource.setrlimit(resource.RLIMIT_CPU, (used + int(most), resource.RLIM_INFINITY))
             run(path, mechanism, raised, kept)
@@ -41,9 +41,9 @@ def main():
     raise SystemExit("no such rho is accepted")
 
 
-def tried(rho, columns):
+def tried(rho, columns, models):
     """Asks for a table of as many columns of three values with a single step of fitting: a rho that is refused would be
-    so here.
+    so here. models: of the fits so far, which are taken again, as each takes seconds and tells nothing of rho.
     """
     dp.enable_features("contrib")
     names = [f"b{column:02d}" for column in range(columns)]
@@ -51,7 +51,14 @@ def tried(rho, columns):
     context = dp.Context.compositor(
         data=data.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
     )
-    step = dp.mbi.MST(estimator=partial(mirror_descent, iters=1))
+
+    def fitted(domain, measured, **others):
+        number = len(measured)
+        if number not in models:
+            models[number] = mirror_descent(domain, measured, iters=1, **others)
+        return models[number]
+
+    step = dp.mbi.MST(estimator=fitted)
     keys = {name: [0, 1, 2] for name in names}
     context.query(rho=rho).select(*names).contingency_table(keys=keys, algorithm=step).release()
 

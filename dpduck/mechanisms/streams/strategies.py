@@ -343,8 +343,3 @@ def wholes(stream: StreamRequest, plan: StreamPlan) -> list[bool]:
     """Tells for each aggregate whether all of its answers are whole numbers."""
     cube = cube_of(stream, plan)
     return [plan.axis.name == PERIODS and is_whole(cube, number) for number in range(len(cube.uses))]
-
-
-def adds_up(stream: StreamRequest, number: int) -> bool:
-    """Tells whether an aggregate of several periods follows from those of each: not where persons are counted."""
-    return not stream.request.question.aggregates[number].operand_by_group

@@ -57,11 +57,6 @@ class Distribution:
         held = {roots[place] for place, component in enumerate(self.components) if wanted & set(component.members)}
         return [place for place, root in enumerate(roots) if root in held]
 
-    def joined_cells(self, attributes: Iterable[int]) -> int:
-        """Returns cells of one table over these attributes and all that hang together with them."""
-        members = {member for place in self.holding(attributes) for member in self.components[place].members}
-        return prod(self.sizes[member] for member in members)
-
     def join(self, attributes: Iterable[int]) -> tuple[Distribution, int]:
         """Returns the same distribution with these attributes in one component, and that component's position."""
         places = self.holding(attributes)

@@ -55,7 +55,7 @@ def inner(one: FloatArray, other: FloatArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A distribution: its parameters, its margins on their sets, both flat, and on cliques; F, and the misfit in it.
+    """A distribution: its parameters, its margins on their sets, both flat, and on cliques; F.
 
     residuals: by the variance, of all measured marginals, then of each query.
     """
@@ -64,7 +64,6 @@ class Point:
     margins: FloatArray
     tables: Sequence[FloatArray]
     value: float
-    misfit: float
     residuals: tuple[FloatArray, ...]
 
 
@@ -208,7 +207,7 @@ class FitProblem:
             misfit += inner(residual, residual) / (2 * observation.variance)
             residuals.append(residual / observation.variance)
         divergence = inner(found, parameters) - constant + total
-        return Point(parameters, found, tables, misfit + self.strength * divergence, misfit, tuple(residuals))
+        return Point(parameters, found, tables, misfit + self.strength * divergence, tuple(residuals))
 
     def gradient(self, point: Point) -> FloatArray:
         """Returns the gradient of F over the sets, its mean under the distribution taken away."""
@@ -242,11 +241,10 @@ class Ray:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """tables: margins over the cliques. parameters: to begin the next fit with. misfit: F without the prior."""
+    """tables: margins over the cliques. parameters: to begin the next fit with."""
 
     tables: Sequence[FloatArray]
     parameters: Parameters
-    misfit: float
 
 
 def fit(
@@ -297,7 +295,7 @@ def fit(
         if idle >= PATIENCE:
             break
         slopes = problem.lifted(slope)
-    return Fitted(best.tables, {one: best.parameters[place] for one, place in problem.places.items()}, best.misfit)
+    return Fitted(best.tables, {one: best.parameters[place] for one, place in problem.places.items()})
 
 
 def _line_search(

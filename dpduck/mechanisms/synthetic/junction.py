@@ -81,16 +81,13 @@ def _bits(number: int) -> list[int]:
 
 
 def eliminated(sizes: Sequence[int], sets: Iterable[Members]) -> Elimination:
-    """Returns an order in which the cells of fronts are few: the better of two greedy ones, by cells and by new
-    connections.
-    """
+    """Returns an order with few cells in its fronts: the better of two greedy ones, by cells and by connections."""
     graph = [1 << place for place in range(len(sizes))]
     for attributes in sets:
         front = sum(1 << attribute for attribute in attributes)
         for attribute in attributes:
             graph[attribute] |= front
-    both = (_greedy(tuple(sizes), graph, weigh) for weigh in (_weight, _fill))
-    return min(both, key=lambda one: one.cells)
+    return min((_greedy(tuple(sizes), graph, weigh) for weigh in (_weight, _fill)), key=lambda one: one.cells)
 
 
 def _weight(sizes: Sequence[int], graph: Sequence[int], front: int) -> tuple[float, float]:
@@ -146,6 +143,12 @@ class JunctionTree:
             tuple(one for one in clique if parent >= 0 and one in self.cliques[parent])
             for clique, parent in zip(self.cliques, self.parents, strict=True)
         )
+
+    @cached_property
+    def absent(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Lists the axes that each separator lacks: of its clique, and of the one before it."""
+        pairs = zip(self.cliques, self.parents, self.separators, strict=True)
+        return [(tree_axes(one, kept), tree_axes(self.cliques[parent], kept)) for one, parent, kept in pairs]
 
     @cached_property
     def roots(self) -> tuple[int, ...]:
@@ -208,7 +211,7 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
     own = [False] * len(tables)
     factors: list[FloatArray] = [np.ones(())] * len(tables)
     for number in reversed(tree.order):
-        absent = tree_axes(tree.cliques[number], tree.separators[number])
+        absent, gone = tree.absent[number]
         given, out = tables[number], tables[number] if own[number] else None
         peaks = np.asarray(given.max())
         table = np.subtract(given, peaks)
@@ -224,15 +227,13 @@ def calibrated(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[li
         if parent < 0:
             logarithm += float(message.reshape(-1)[0])
             continue
-        lifted = message.reshape(spread(tree.cliques[parent], tree.separators[number], tables[parent].shape))
+        lifted = message.reshape([1 if axis in gone else size for axis, size in enumerate(tables[parent].shape)])
         tables[parent] = np.add(tables[parent], lifted, out=tables[parent] if own[parent] else None)
         own[parent] = True
     for number in tree.order:
         parent, factor = tree.parents[number], factors[number]
         if parent >= 0:
-            shared = tree.separators[number]
-            inside = sum_away(tables[parent], tree_axes(tree.cliques[parent], shared))
-            factor *= inside.reshape(factor.shape)
+            factor *= sum_away(tables[parent], tree.absent[number][1]).reshape(factor.shape)
         tables[number] *= factor
     return tables, logarithm
 

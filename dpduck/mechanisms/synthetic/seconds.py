@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from dpduck.mechanisms.synthetic.distribution import GOLDEN, STEPS, cliques_of
 from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES, Observation
 from dpduck.mechanisms.synthetic.junction import Members, eliminated
@@ -27,16 +29,14 @@ LARGEST_GUESSED = 1 << 20
 MOMENTS = 8
 """Of MWEM's rounds, at which the size of its tables is looked at."""
 
-ROUNDS_OF_A_COLUMN, POINTS_OF_A_ROUND = {True: 3.0, False: 3.7}, 52
+ROUNDS_OF_A_COLUMN, POINTS_OF_A_ROUND = {True: 1.0, False: 1.26}, 28
 """Of annealed rounds, which double their price where nothing is learnt: how many there are, by whether they are pure,
-and points of their fits, the last one's shared out."""
+times the noise in a pair of columns (schedule.py) to the power of -1/4; and points of their fits, the last one's shared
+out."""
 
-PER_COLUMN, PER_GROWN_CELL, PER_CHOICE = 3e-5, 3e-8, 1.3e-3
-"""Seconds of a point for each column, and for each cell of tables that grew by rounds; of a choice for each column."""
-
-USUAL_NOISE, USUAL_CELLS = 0.007, 33
-"""Total variation of the noise in a pair of columns (schedule.py), and cells of a candidate, at which there are so many
-rounds; of larger candidates there are fewer."""
+PER_COLUMN, PER_GROWN_CELL, PER_CHOICE, PER_SCORED = 7e-5, 4.2e-8, 3e-5, 1e-8
+"""Seconds of a point for each column, and for each cell of tables that grew by rounds; of a choice for each candidate,
+and for each of its cells."""
 
 LARGER = 1.3
 """Points of a fit for each of its steps: the line search tries some more."""
@@ -92,7 +92,7 @@ def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float | No
     if prod(pool.sizes) > LARGEST_GUESSED:
         return None
     rounds, sets = schedule.rounds, len(pool.asked)
-    queries, cells = int(pool.starts[len(pool.workload)]), _growing(pool, method, rounds)
+    queries, cells = int(pool.starts[len(pool.workload)]), _growing(pool, method, rounds, pool.asked)
     mean, last = sum(cells) / len(cells), cells[-1]
     estimates = rounds * (PER_SET * sets + 2e-8 * queries + PER_CELL * mean)
     if not method.fits:
@@ -102,15 +102,15 @@ def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float | No
     return estimates + LARGER * (ROUND_STEPS * rounds * (point + cell * mean) + LAST_STEPS / 3 * (point + cell * last))
 
 
-def _growing(pool: Pool, method: Method, rounds: int) -> list[float]:
-    """Returns how many cells the tables have on the way, were the marginals asked evenly over the workload: which ones
-    will be nobody knows, and that decides.
+def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -> list[float]:
+    """Returns how many cells the tables have on the way, were these marginals asked evenly: which ones will be nobody
+    knows, and that decides.
     """
     if method.dense or method.averages:
         return [float(prod(pool.sizes))]
     found, asked = list[float](), list[Members]()
     for number in range(rounds):
-        asked.append(pool.asked[int((number + 1) * GOLDEN % 1 * len(pool.asked))])
+        asked.append(sets[int((number + 1) * GOLDEN % 1 * len(sets))])
         if number * MOMENTS // rounds < (number + 1) * MOMENTS // rounds:
             elimination = eliminated(pool.sizes, asked)
             cells = min(prod(pool.sizes), elimination.cells)
@@ -121,20 +121,20 @@ def _growing(pool: Pool, method: Method, rounds: int) -> list[float]:
 
 
 def annealed_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) -> float:
-    """Guesses how long annealed rounds take: points of their fits, over tables that grow as if marginals were asked
-    evenly, and what each round costs besides; fewer rounds where noise is large.
+    """Guesses how long annealed rounds take: points of their fits, and what each round costs besides; fewer rounds
+    where noise is large.
 
-    Twelve made tables of 7 to 18 columns took 0.6 to 2 times this, in processor time beside other work; of the gate's
-    none is among them.
+    How far tables grow is up to the data, by a factor of a hundred: what pairs asked evenly would make of them counts
+    two thirds, what half as many would one third. Ten made tables of 7 to 25 columns took 0.5 to 1.3 times this, one of
+    little noise and large domains 3.5 times; none of the gate's is among them.
     """
     if not schedule.rounds:
         return 0.1
-    columns = len(pool.sizes)
-    scored = int(pool.starts[len(pool.workload)])
-    large = float(max(1.0, scored / len(pool.workload) / USUAL_CELLS) ** 0.25)
-    rounds = max(1, round(ROUNDS_OF_A_COLUMN[schedule.pure] * columns / large))
-    cells = _growing(pool, method, rounds)
-    mean = sum(cells) / len(cells)
+    columns, scored = len(pool.sizes), int(pool.starts[len(pool.workload)])
+    noise = float(pair_noise(schedule, pool.sizes, records) ** -0.25)
+    rounds = max(1, round(ROUNDS_OF_A_COLUMN[schedule.pure] * columns * noise))
+    pairs = [one for one in pool.asked if len(one) == 2] or pool.asked
+    most, least = (_growing(pool, method, number, pairs) for number in (rounds, (rounds + 1) // 2))
+    mean = float(np.cbrt((sum(most) / len(most)) ** 2 * sum(least) / len(least)))
     points = POINTS_OF_A_ROUND * (PER_COLUMN * columns + PER_GROWN_CELL * mean)
-    worth = float((pair_noise(schedule, pool.sizes, records) / USUAL_NOISE) ** -0.3)
-    return 0.1 + worth * rounds * (points + PER_CHOICE * columns + 1.5e-6 * scored + 2e-7 * mean)
+    return 0.1 + rounds * (points + PER_CHOICE * len(pool.workload) + PER_SCORED * scored)

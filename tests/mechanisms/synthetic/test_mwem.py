@@ -14,7 +14,7 @@ from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
-from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
+from dpduck.mechanisms.synthetic.mwem import Method, Pool, State, _moved_to, synthesise
 from dpduck.mechanisms.synthetic.pool import interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.trusted.operators import Family
@@ -186,3 +186,14 @@ def test_many_attributes_are_factored() -> None:
     assert max(component.table.size for component in found.distribution.components) <= 1 << 24
     assert pairs[found.chosen[0]] == (3, 17)
     assert np.abs(1000 * found.distribution.marginals([(3, 17)])[3, 17] - exact[3, 17]).max() < 3
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(1.0, 0.0, 0.35), (1e4, 0.99, 1.01)])
+def test_an_annealed_fit_begins_near_its_answer(noise: float, least: float, most: float) -> None:
+    """Before a step of the fit, a clear answer is closer than a third of where it was; a drowned one moves nothing."""
+    counts = np.array([[90.0, 60.0, 30.0, 20.0], [40.0, 50.0, 60.0, 50.0], [20.0, 30.0, 60.0, 90.0]])
+    newest = Observation((0, 2), counts, noise**2)
+    start = _moved_to(newest, State(uniform(SIZES, dense=False), {}, {}), 600.0)[0, 2].reshape(3, 4)
+    begun = 600 * np.exp(start) / np.exp(start).sum()
+    left = float(np.abs(begun - counts).sum() / np.abs(50 - counts).sum())
+    assert least <= left <= most
