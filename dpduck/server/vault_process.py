@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> int:
     path = door_path(store_files(Path(database), Path(store) if store else None))
     door = None if path is None else OwnerDoor(vault, path)
     end_at_once()
-    pipe.send_bytes(packed({"ready": True}))
+    with suppress(BrokenPipeError):  # the server was refused its address meanwhile; what follows ends at once
+        pipe.send_bytes(packed({"ready": True}))
     answer_all(pipe, vault, vault.end, crew)
     if door is not None:
         door.close()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from dpduck.server.vault_client import Keeping
 from tests.server.served import add_principals, make_clinic, serving_flight
 from tests.server.test_crash import children
 
@@ -49,6 +53,17 @@ def test_scipy_is_imported_part_by_part_when_it_is_used() -> None:
     modules = done.stdout.split()
     assert "dpduck.engine.engine" in modules
     assert {"scipy.sparse", "scipy.linalg", "scipy.optimize", "scipy.special"} & set(modules) == set()
+
+
+def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, state_directory: Path) -> None:
+    """Where a server is refused its address before its vault is ready, its one line is all that is printed."""
+    ours, theirs = socket.socketpair()
+    keeping = [str(make_clinic(tmp_path)), "", json.dumps(asdict(Keeping()))]
+    words = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno()), *keeping]
+    ours.close()
+    done = subprocess.run(words, capture_output=True, text=True, check=False, pass_fds=(theirs.fileno(),))
+    theirs.close()
+    assert done.returncode == 0 and "Traceback" not in done.stderr
 
 
 def processes(parent: int) -> list[int]:

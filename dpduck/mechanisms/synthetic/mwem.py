@@ -363,9 +363,8 @@ def _fitted(
     old = {component.members: component for component in state.distribution.components}
     known = singles(sizes, observations, records) if method.anneals else []
     components: list[Component] = []
-    parameters, quick = dict(state.parameters), method.anneals and not everywhere
-    if quick:
-        parameters |= _moved_to(observations[-1], state, records)
+    quick = method.anneals and not everywhere
+    parameters = {**state.parameters, **(_moved_to(observations[-1], state, records) if quick else {})}
     for group in connected(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         inside = [one for one in observations if group.issuperset(one.attributes)]
