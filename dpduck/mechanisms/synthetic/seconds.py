@@ -125,8 +125,8 @@ def annealed_seconds(pool: Pool, schedule: Schedule, method: Method, records: in
     where noise is large.
 
     How far tables grow is up to the data, by a factor of a hundred: what pairs asked evenly would make of them counts
-    two thirds, what half as many would one third. Ten made tables of 7 to 25 columns took 0.5 to 1.3 times the even mean
-    of both, one of little noise and large domains 5.5 times; none of the gate's is among them.
+    two thirds, what half as many would one third. Ten made tables of 7 to 25 columns took 0.5 to 1.3 times the mean
+    of both alike, one of little noise and large domains 5.5 times; none of the gate's is among them.
     """
     if not schedule.rounds:
         return 0.1
