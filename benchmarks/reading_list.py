@@ -23,7 +23,7 @@ CLAIM = {
         "trusted/rows/scan trusted/rows/answered trusted/rows/workers trusted/rows/worker"
     ),
     "the same in an engine, whole units in one task": (
-        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark"
+        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/pieces"
     ),
     "counts to noisy answers": (
         "trusted/private/measure trusted/private/keys trusted/private/sessions "
@@ -85,7 +85,7 @@ OTHERS = {
 }
 LEFT_OUT = {
     "rows in DuckDB alone, without an engine": (
-        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/tables"
+        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/pieces engines/tables"
     ),
     "and no table prepared": (
         "trusted/rows/twin_writer trusted/rows/prepared trusted/rows/plain_numbers trusted/rows/labels"

@@ -3,6 +3,7 @@
 Gates, rows of a tenth as many people in Parquet, GROUP BY three columns, MAX ROWS 3: this process under 1 GB,
 and for ten times the rows at most 1.2 times what it takes for one part of them; Sail with two workers at most 2 times
 dpduck over DuckDB's own table on the same cores; Spark at most 1.5 times Spark SQL that bounds and counts the same.
+Prepared, at most as long as dpduck over DuckDB's own table, or as that Spark SQL, and no more room than the Parquet.
 Informs: how cost grows with rows, units, buckets and cells.
 
     python -m benchmarks.speed.engines [ROWS]                                         Sail
@@ -44,6 +45,7 @@ SERVERS: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
     "connect": spark_connect,
 }
 MOST_MB, MOST_GROWTH, SAIL_GATE, SPARK_GATE = 1000.0, 1.2, 2.0, 1.5
+PREPARED_GATE = 1.0
 POLICY = """CREATE PRIVACY POLICY ON {} (PRIVACY UNIT person MAX ROWS 3, BUDGET (epsilon = 1000), EXPECT ROWS {},
     DOMAIN sex IN ('F', 'M'), DOMAIN age RANGE 0 TO 100 STEP 5, DOMAIN place RANGE 0 TO 100000 STEP 1,
     DOMAIN ward IN ('w0', 'w1', 'w2', 'w3', 'w4', 'w5', 'w6', 'w7', 'w8', 'w9', 'w10', 'w11'))"""
@@ -66,6 +68,7 @@ class Run:
     columns: str = THREE
     buckets: int | None = None
     native: bool = False
+    prepared: bool = False
 
 
 def made(folder: Path, name: str, rows: int, people: int) -> Path:
@@ -104,11 +107,15 @@ def measure(run: Run) -> None:
             else:
                 con.execute(f"SET threads = 2; CREATE TABLE visits AS FROM '{run.table}/*.parquet'")
             con.execute("FROM dp(?)", [POLICY.format(table, run.rows)]).fetchall()
+            started = time.perf_counter()
+            if run.prepared:
+                con.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {table} PREPARE"]).fetchall()
+            preparing = time.perf_counter() - started
             times = timed(
                 lambda tag: con.execute("FROM dp(?)", [ASK.format(tag, run.columns, table, run.columns)]).fetchall()
             )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": min(times), "peak": peak}))
+    print(json.dumps({"seconds": min(times), "peak": peak, "preparing": preparing if run.prepared else 0.0}))
 
 
 def timed(work: Callable[[int], Any]) -> list[float]:
@@ -126,15 +133,16 @@ class Bench:
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.folder, self.failed = server, folder, list[str]()
 
-    def told(self, run: Run) -> tuple[float, float]:
+    def told(self, run: Run) -> tuple[float, float, float]:
         command = [sys.executable, "-m", "benchmarks.speed.engines", "--run", json.dumps(asdict(run))]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = json.loads(said.splitlines()[-1])
-        return found["seconds"], found["peak"]
+        return found["seconds"], found["peak"], found["preparing"]
 
-    def line(self, title: str, run: Run, told: str = "") -> tuple[float, float]:
-        seconds, peak = self.told(run)
-        print(f"{title:56s} {seconds:8.2f} s  {peak:6.0f} MB  {told}", flush=True)
+    def line(self, title: str, run: Run) -> tuple[float, float]:
+        seconds, peak, preparing = self.told(run)
+        told = f"  prepared in {preparing:.1f} s" if run.prepared else ""
+        print(f"{title:56s} {seconds:8.2f} s  {peak:6.0f} MB{told}", flush=True)
         return seconds, peak
 
     def gate(self, title: str, value: float, most: float) -> None:
@@ -155,11 +163,21 @@ class Bench:
         if on == "sail":
             here, _ = self.line("the same, dpduck over a table of DuckDB, 2 threads", Run("", str(many), rows))
             self.gate("times DuckDB in process", seconds / here, SAIL_GATE)
+            self.prepared(tables[1], rows, here)
         else:
             native, _ = self.line(
                 "the same, Spark SQL that bounds and counts", Run(address, tables[1], rows, native=True)
             )
             self.gate("times native Spark SQL", seconds / native, SPARK_GATE)
+            self.prepared(tables[1], rows, native)
+
+    def prepared(self, table: str, rows: int, other: float) -> None:
+        """The same once it is prepared, and the room that it takes then."""
+        seconds, _ = self.line("the same, prepared", Run(self.server.address, table, rows, prepared=True))
+        self.gate("times that", seconds / other, PREPARED_GATE)
+        packed = sum(file.stat().st_size for file in self.server.folder.rglob("*dpduck_packed*/**/*.parquet"))
+        raw = sum(file.stat().st_size for file in (self.folder / table.partition(".")[2]).iterdir())
+        self.gate("bytes of it, times those of the Parquet", packed / raw, PREPARED_GATE)
 
     def growth(self, rows: int) -> None:
         """How cost grows, at a tenth of the rows."""

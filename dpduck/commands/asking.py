@@ -1,4 +1,6 @@
-"""The commands that ask a database and its store: statements of dp(), listings, checks, publishing, preparing."""
+"""The commands that ask a database and its store: statements of dp(), listings, checks, publishing, preparing, and
+what is read there: dp's own functions, DESCRIBE visits, SHOW TABLES, private views.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +8,26 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import duckdb
+from sqlglot import exp, parse, parse_one
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
 from dpduck.commands.preparing import prepared_tables, preparing
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, counted, moment, print_findings, printed
-from dpduck.commands.reading import Reading, is_of_views, reading, show_views
 from dpduck.database.attached import StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
-from dpduck.engine.macros import MACROS
+from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import in_sql, quote_identifier
 from dpduck.publish.publish import certify, publish
 from dpduck.server.owner_door import Owner, owner_of_server
 from dpduck.server.runner_process import create_table
+from dpduck.server.syntax import in_selects, is_ours
 from dpduck.values.errors import Refusal
 
 QUESTIONS = click.Group()
@@ -38,6 +44,8 @@ COMMENTED = {"ignore_unknown_options": True}
 MOST_NAMED = 20
 """Views that a refusal names."""
 
+_ANSWER = "dpduck_answer"
+
 
 @QUESTIONS.command(context_settings=COMMENTED)
 @DATABASE
@@ -51,7 +59,8 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
     """
     text = sys.stdin.read() if statement == "-" else statement
     if is_of_views(text):
-        show_views(database, store, text, shape)
+        with one_line_errors(), connect(database, store) as con:
+            printed(con.sql(text), shape)
         return
     read = reading(text)
     if read is None:
@@ -270,3 +279,73 @@ def answer(
     """Prints what a dp function answers the owner; of a box the columns that narrow has."""
     with answers(database, store) as ask:
         printed(ask(function, argument), shape, narrow)
+
+
+# What is read.
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A SELECT over one function of dp's and over nothing else. call: the function with its arguments, as SQL.
+
+    arguments: of the call. over: the SELECT over the function's answer, which has the name _ANSWER there.
+    """
+
+    function: str
+    call: str
+    arguments: str
+    over: str
+
+    @property
+    def argument(self) -> str | None:
+        """Returns the one text that an engine takes for the arguments."""
+        parameters, _ = MACROS[self.function]
+        taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
+        with duckdb.connect() as con:
+            con.execute(f"CREATE MACRO taken({parameters}) AS {taken}")
+            row = con.execute(f"SELECT taken({self.arguments})").fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
+    def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """Returns what is read of the function's answer."""
+        return answer.query(_ANSWER, self.over)
+
+
+def reading(text: str) -> Reading | None:
+    """Returns what a text reads of one of dp's functions; None where it is a statement of dp(), or anything else.
+
+    >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
+    "dp_columns('visits')"
+    >>> reading("SELECT * FROM visits")
+    """
+    if is_ours(text):
+        return None
+    try:
+        tree = parse_one(in_selects(text).strip().rstrip(";"), read="duckdb")
+    except (SqlglotError, RecursionError):
+        return None
+    tables = list(tree.find_all(exp.Table))
+    called = tables[0].this if len(tables) == 1 and isinstance(tree, exp.Select) else None
+    if not isinstance(called, exp.Anonymous) or called.name.lower() not in MACROS:
+        return None
+    arguments = ", ".join(one.sql("duckdb") for one in called.expressions)
+    function = called.name.lower()
+    tables[0].set("this", exp.to_identifier(_ANSWER))
+    return Reading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
+
+
+def is_of_views(text: str) -> bool:
+    """Tells whether a text is a SELECT over private views and over nothing else.
+
+    >>> is_of_views("WITH w AS (FROM private.by_ward) FROM w WHERE n > 9"), is_of_views("SELECT ward FROM visits")
+    (True, False)
+    """
+    try:
+        trees = [] if is_ours(text) else parse(text.strip().rstrip(";"), read="duckdb")
+        scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []
+    except (SqlglotError, RecursionError):
+        return False
+    sources = [source for scope in scopes for source in scope.sources.values()]
+    tables = [one for one in sources if isinstance(one, exp.Table)]  # what WITH names is no table
+    views = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in tables}
+    return bool(views) and views <= {("", "private"), ("private", "main")}

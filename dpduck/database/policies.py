@@ -150,7 +150,7 @@ class PolicyStore:
         known = [name for name in self.now().spelled if fold(name) == fold(table.sql)]
         if not known or table.sql in known:
             return table
-        return _named_in_sql(known[0])
+        return named_in_sql(known[0])
 
     def unit_key(self, key: str) -> str:
         """Returns the key of a privacy unit as the first policy with that unit spells it."""
@@ -200,7 +200,7 @@ class PolicyStore:
 
     def public_tables(self) -> list[TableName]:
         """Returns all declared public tables."""
-        return [_named_in_sql(text) for text in self.now().public]
+        return [named_in_sql(text) for text in self.now().public]
 
     def declared(self) -> list[TableName]:
         """Returns all tables with a policy in force, and all declared public ones."""
@@ -225,7 +225,8 @@ def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
     return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
 
 
-def _named_in_sql(text: str) -> TableName:
+def named_in_sql(text: str) -> TableName:
+    """Returns the table of a name that TableName.sql wrote."""
     return TableName(tuple(part.replace('""', '"') for part in _PART.findall(text)))
 
 

@@ -21,7 +21,7 @@ import duckdb
 
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import OpenCursor
-from dpduck.database.policies import PolicyStore, policy_to_text
+from dpduck.database.policies import PolicyStore, named_in_sql, policy_to_text
 from dpduck.database.twin_files import Columns, Prepared, Records, TwinFiles
 from dpduck.frontend.rows.facts import Column, Policy, Rows
 from dpduck.frontend.rows.relation import PrivateRelation, Reading, relation_of
@@ -72,7 +72,9 @@ class PreparedTables:
     def create_tables(self) -> None:
         """Creates the table of records, where it is not there yet; what was not finished is deleted."""
         known, left = self._records.opened()
-        self._known = {table: one for table, one in known.items() if self._policies.policy(_named(table)) is not None}
+        self._known = {
+            table: one for table, one in known.items() if self._policies.policy(named_in_sql(table)) is not None
+        }
         left += [one.nonce for table, one in known.items() if table not in self._known]
         for nonce in left:
             self._forget(nonce)
@@ -107,7 +109,7 @@ class PreparedTables:
     def named(self, written: TableName) -> TableName | None:
         """Returns the prepared table of a name, where there is one, whatever became of the table."""
         parts = [fold(part) for part in written.parts]
-        found = [_named(table) for table in self._known]
+        found = [named_in_sql(table) for table in self._known]
         alike = [table for table in found if [fold(part) for part in table.parts[-len(parts) :]] == parts]
         return alike[0] if len(alike) == 1 else None
 
@@ -152,7 +154,7 @@ class PreparedTables:
             catalog = Catalog(cursor, self._policies)
             for known in {**self._known, **{one.table: one for one in written}}.values():
                 with suppress(Refusal, duckdb.Error):  # no statement over such a table is answered
-                    facts = self._facts(catalog, _named(known.table))
+                    facts = self._facts(catalog, named_in_sql(known.table))
                     if facts.digest == known.layout:
                         taken.append(replace(known, revisions=_revisions(facts.relation)))
         self._take(taken)
@@ -263,13 +265,13 @@ class PreparedTables:
     def _sharing(self, facts: Sequence[Facts]) -> list[str]:
         """Returns the prepared tables that have the privacy unit of one of these."""
         units = {one.policy.unit.key for one in facts}
-        policies = ((table, self._policies.policy(_named(table))) for table in self._known)
+        policies = ((table, self._policies.policy(named_in_sql(table))) for table in self._known)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
     def _written(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[Facts]) -> list[Prepared]:
         """Writes twins of tables, and anew those of prepared tables that share their units; none is in use yet."""
         named = {one.policy.table.sql for one in facts}
-        beside = [_named(table) for table in self._sharing(facts) if table not in named]
+        beside = [named_in_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
         for table in beside:  # one that is gone stays of an older moment, and is joined with none of these
             with suppress(Refusal, duckdb.Error), self._open_cursor() as aside:  # an error would end the transaction
@@ -340,11 +342,6 @@ class PreparedTables:
         return True
 
 
-def _named(sql: str) -> TableName:
-    """Returns the table of a name that TableName.sql wrote."""
-    return TableName(tuple(part.replace('""', '"') for part in sql[1:-1].split('"."')))
-
-
 def _names(columns: Sequence[Column]) -> Columns:
     return tuple((column.name, column.type_name) for column in columns)
 
@@ -368,7 +365,7 @@ def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
     """Says which tables are prepared, and of when: the same if asked again. written: also those beside them."""
     by_moment: dict[str, dict[str, None]] = {}
     for one in (*asked, *written):
-        by_moment.setdefault(one.at, {})[str(_named(one.table))] = None
+        by_moment.setdefault(one.at, {})[str(named_in_sql(one.table))] = None
     told = []
     for at, tables in by_moment.items():
         their = "is prepared: new questions are about its rows" if len(tables) == 1 else "are prepared: new questions"

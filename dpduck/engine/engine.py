@@ -246,8 +246,8 @@ class Engine:
 
     def list_policies(self, caller: Caller) -> str:
         """Returns SQL that lists the policies in force: they are public."""
-        found = self._policies.policies()
-        return listings.policies(found, self._prepared.at(), [policy_sql(one, self.connections.home) for one in found])
+        found, at = self._policies.policies(), {**self._prepared.at(), **self.engines.prepared.at()}
+        return listings.policies(found, at, [policy_sql(one, self.connections.home) for one in found])
 
     def list_releases(self, caller: Caller) -> str:
         """Returns SQL that lists released tables."""

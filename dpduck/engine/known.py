@@ -22,7 +22,7 @@ from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column, quot
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
 from dpduck.mechanisms.known.answer import Answer, answers_of
-from dpduck.mechanisms.known.cells import cells_of
+from dpduck.mechanisms.known.axes import cells_of
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import FloatArray

@@ -138,7 +138,7 @@ class KnownStatements:
             twins = self._twins(rows)
         except Refusal:
             return ""
-        return "" if isinstance(twins, Apart) else self._measured.moment(rows, twins, cursor)
+        return "" if isinstance(twins, Apart) and not twins.moment else self._measured.moment(rows, twins, cursor)
 
     def reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
         """Returns what a statement with reuse = TRUE is combined with; None for statements without it."""

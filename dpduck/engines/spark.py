@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 
-from dpduck.engines.task import task_of
+from dpduck.engines.pieces import OTHERS, PIECE, packing, rows_name
+from dpduck.engines.task import PIECES, task_of
 from dpduck.trusted.private.contributions import UNIT
-from dpduck.trusted.rows.orders import PARTIAL, TABLE, Order, Sent, column_name
-from dpduck.values.errors import Refusal
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.orders import BUCKET, PARTIAL, TABLE, Order, Sent, column_name
+from dpduck.values.errors import InternalError, Refusal
 
 TYPES = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
@@ -30,7 +33,6 @@ UNITS = re.compile(r"TINYINT|SMALLINT|INTEGER|BIGINT|VARCHAR|DATE|BOOLEAN|DECIMA
 """Types of units of which equal values are equal bytes, there and here, so that no unit is in two buckets."""
 
 Columns = tuple[tuple[str, str], ...]
-BUCKET = "dpduck_bucket"
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
 _PADDED = "__CHAR_VARCHAR_TYPE_STRING"
@@ -57,6 +59,20 @@ class Place:
     columns: Columns = field(repr=False)
     unit: str | None = None
     every: bool = False
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Tables that lie in an engine as pieces of whole units. there: where, in one table of so many pieces.
+
+    identity: of that table. mark: with which names of pieces begin. tables: names in SQL, with all of their columns.
+    """
+
+    there: str
+    identity: str
+    mark: str
+    pieces: int
+    tables: tuple[tuple[str, Columns], ...] = field(repr=False)
 
 
 def connected(address: str) -> Any:
@@ -122,6 +138,72 @@ class SparkEngine:
         frames = {name: self._session.table(place.there) for name, place in places.items()}
         return self.carried(frames, places, buckets, order)
 
+    def pack(self, places: Mapping[str, Place], buckets: int, there: str, mark: str, key: int) -> Packed:
+        """Writes tables as pieces of whole units, in a new table that the engine keeps."""
+        sent = [Sent((name,), place.columns, unit=place.unit) for name, place in places.items()]
+        bundles = [self._bundled(sent, number, place, buckets, key) for number, place in enumerate(places.values())]
+        columns = [f"{column_name(t, c)} binary" for t, one in enumerate(sent) for c in range(len(one.columns))]
+        columns += [f"{BUCKET} bigint", f"{PIECE} string", *(f"{rows_name(t)} bigint" for t in range(len(sent)))]
+        grouped = reduce(lambda whole, one: whole.unionByName(one), bundles).groupBy(BUCKET)
+        pieces = grouped.applyInArrow(task_of(packing(sent, key), "pack_task", PIECES), ", ".join(columns))
+        marked = pieces.selectExpr("*", f"concat('{mark}.', {PIECE}) AS dpduck_name").drop(PIECE)
+        marked.withColumnRenamed("dpduck_name", PIECE).write.partitionBy(BUCKET).saveAsTable(there)
+        count = int(self._rows(f"SELECT count(*) FROM {there}")[0][0])
+        return Packed(there, self._named(there), mark, count, tuple((n, one.columns) for n, one in places.items()))
+
+    def _bundled(self, sent: Sequence[Sent], number: int, place: Place, buckets: int, key: int) -> Any:
+        """Returns the rows of one of several tables in bundles, as they go from task to task."""
+        columns = [f"{_quoted(name)} AS {column_name(0, n)}" for n, (name, _) in enumerate(place.columns)]
+        bucket = f"{_bucket(replace(place, every=True), buckets)} AS {BUCKET}"
+        rows = self._session.table(place.there).selectExpr(*columns, bucket)
+        listed = [f"{column_name(0, n)} binary" for n in range(max(len(one.columns) for one in sent))]
+        schema = [f"{BUCKET} bigint, {TABLE} int, {OTHERS} bigint", *listed]
+        return rows.mapInArrow(task_of(packing(sent, key, number), "bundle_task", PIECES), ", ".join(schema))
+
+    def is_packed(self, packed: Packed) -> bool:
+        """Tells whether a packed table is where it was written."""
+        try:
+            return self._named(packed.there) == packed.identity
+        except Exception:
+            return False
+
+    def packed_rows(self, packed: Packed, table: str) -> int:
+        """Returns how many rows of a table were packed, for its owner's eyes."""
+        number = [name for name, _ in packed.tables].index(table)
+        return int(self._rows(f"SELECT sum({rows_name(number)}) FROM {packed.there}")[0][0] or 0)
+
+    def unpack(self, there: str) -> None:
+        """Deletes a packed table, if it is there."""
+        self._session.sql(f"DROP TABLE IF EXISTS {there}").collect()
+
+    def carry_packed(self, packed: Packed, order: Order) -> Iterator[pa.Table]:
+        """Has an order carried out over pieces, wherever the engine reads them: each piece once, or it fails."""
+        listed, tables = [PIECE], dict(packed.tables)
+        for number, table in enumerate(table for table in order.tables if table.rows is None):
+            place, names = list(tables).index(table.sql), [name for name, _ in tables[table.sql]]
+            listed.append(f"{rows_name(place)} AS {rows_name(number)}")
+            listed += [
+                f"{column_name(place, names.index(name))} AS {column_name(number, n)}"
+                for n, (name, _) in enumerate(table.columns)
+            ]
+        rows = self._session.table(packed.there).selectExpr(*listed)
+        found, seen = (
+            rows.mapInArrow(task_of(order, "answer_packed", PIECES), f"{PIECE} string, {PARTIAL} binary"),
+            list[str](),
+        )
+        for pieces, body in self._said(found):
+            seen += str(pieces).split()
+            if body is not None:
+                yield pa.ipc.open_stream(body).read_all()
+        named = {one for one in seen if one.startswith(f"{packed.mark}.")}
+        if not packed.pieces == len(seen) == len(named):
+            raise InternalError(reader.FAILED)
+
+    def _named(self, there: str) -> str:
+        """Returns what tells a packed table from others."""
+        facts = {str(row[0]).strip().lower(): str(row[1]) for row in self._rows(f"DESCRIBE TABLE EXTENDED {there}")}
+        return self._identity(there, facts)
+
     def made_up(self, rows: pa.Table, partitions: int) -> Any:
         """Returns public rows that are scattered over partitions."""
         return self._session.createDataFrame(rows).repartition(partitions)
@@ -131,18 +213,19 @@ class SparkEngine:
     ) -> Iterator[pa.Table]:
         """Yields the same over rows that are at hand."""
         whole = _cut(frames, places, buckets, order)
-        found = whole.groupBy(BUCKET).applyInArrow(task_of(order), f"{PARTIAL} binary")
-        for body in self._said(found):
+        found = whole.groupBy(BUCKET).applyInArrow(task_of(order, "answer_task"), f"{PARTIAL} binary")
+        for (body,) in self._said(found):
             yield pa.ipc.open_stream(body).read_all()
 
-    def _said(self, found: Any) -> Iterator[Any]:
-        """Returns what tasks say, as it comes; at once where the engine is in this process, and would run them one by
-        one.
+    def _said(self, found: Any) -> Iterator[Sequence[Any]]:
+        """Yields rows of what tasks say, as they come; at once where the engine is in this process, and would run them
+        one by one.
         """
         if ".connect." in type(self._session).__module__:
-            yield from (row[0] for row in found.toLocalIterator())
+            yield from found.toLocalIterator()
         else:
-            yield from (body.as_buffer() for chunk in found.toArrow().column(PARTIAL).chunks for body in chunk)
+            for batch in found.toArrow().to_batches(max_chunksize=1):
+                yield [column[0].as_py() for column in batch.columns]
 
 
 def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: Order) -> Any:
@@ -157,7 +240,7 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
     columns = [(column_name(0, n), name, of) for n, (name, of) in enumerate(order.tables[0].columns)]
     schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, _, of in columns)
     unit = next(Place("", ((sent, of),), sent) for sent, name, of in columns if name == UNIT)
-    made = rows.mapInArrow(task_of(order.before, cut=True), schema)
+    made = rows.mapInArrow(task_of(order.before, "cut_task"), schema)
     return made.selectExpr("*", f"{_bucket(unit, buckets)} AS {BUCKET}")
 
 
@@ -172,7 +255,7 @@ def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) ->
     unit = next((column_name(number, n) for n, (name, _) in enumerate(own) if name == place.unit), None)
     if order.key is not None and unit is not None:
         schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, of in columns)
-        rows = rows.mapInArrow(task_of(replace(order, tables=(table,), stages=()), cut=True), schema)
+        rows = rows.mapInArrow(task_of(replace(order, tables=(table,), stages=()), "cut_task"), schema)
     return Place("", columns, unit, place.every), rows
 
 

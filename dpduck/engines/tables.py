@@ -11,11 +11,12 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.database.cursors import OpenCursor
-from dpduck.database.policies import PolicyStore
+from dpduck.database.policies import PolicyStore, named_in_sql
+from dpduck.engines.prepared import Placed, PreparedThere, unit_column
 from dpduck.engines.probe import probed
-from dpduck.engines.spark import UNITS, Described, Place, SparkEngine
-from dpduck.frontend.rows.facts import Column, Rows
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, require_plain_names
+from dpduck.engines.spark import UNITS, Columns, Described, Place, SparkEngine
+from dpduck.frontend.rows.facts import Column, Policy, Rows
+from dpduck.frontend.text.names import TableName, quote_identifier, require_plain_names
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere, columns_elsewhere
 from dpduck.trusted.rows.orders import BATCH, Sent, quoted
@@ -52,9 +53,11 @@ class EngineTables:
         self._records = f"{quote_identifier(store)}.dpduck.engine_tables"
         self._engines: dict[str, tuple[SparkEngine, int | None]] = {}
         self._held: dict[str, Recorded] | None = None
+        self.prepared = PreparedThere(open_cursor, store, policies, self._placed, self._engine)
 
     def create_tables(self) -> None:
-        """Creates the table of records, where it is not there yet."""
+        """Creates the tables of records, where they are not there yet."""
+        self.prepared.create_tables()
         with self._open_cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._records} "
@@ -80,6 +83,7 @@ class EngineTables:
             for there, described in found.items():
                 self._put(cursor, named[there], name, there, described)
         self._engines[name] = engine, buckets
+        self.prepared.clear(name)
         return [str(one) for one in named.values()]
 
     def _require_same(self, table: TableName, described: Described) -> None:
@@ -127,7 +131,7 @@ class EngineTables:
         if own is None:
             return
         for other in recorded.values():
-            named = TableName(tuple(part.replace('""', '"') for part in other.table[1:-1].split('"."')))
+            named = named_in_sql(other.table)
             if other.identity == own.identity and named != table and self._policies.last_revision(named)[0]:
                 raise Refusal(f"{table} is {named}, which has or had a policy", accepted=f"the policy on {named}")
         if unit_type is not None and not UNITS.fullmatch(unit_type):
@@ -144,8 +148,10 @@ class EngineTables:
         if not any(map(self.has, private)):
             return None
         shapes = {table: tuple((one.name, one.type_name) for one in columns) for table, columns, _ in rows.shapes}
-        name = self._engine_of(private)
-        return Apart(partial(self._opened, name, private, [table for table, _ in rows.public_digests], shapes))
+        name = self.engine_of(private)
+        prepared, public = self.prepared.of(private), [table for table, _ in rows.public_digests]
+        moment = "" if prepared is None else prepared.packed.mark
+        return Apart(partial(self._opened, name, private, public, shapes), moment)
 
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
@@ -154,10 +160,10 @@ class EngineTables:
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((one.name, one.type_name) for one in listed)}
-        elsewhere = self._opened(self._engine_of([table]), [table], [], shapes, cursor, every=True)
+        elsewhere = self._opened(self.engine_of([table]), [table], [], shapes, cursor, every=True)
         return partial(columns_elsewhere, cursor, elsewhere, self._workers)
 
-    def _engine_of(self, private: Sequence[TableName]) -> str:
+    def engine_of(self, private: Sequence[TableName]) -> str:
         """Returns the one engine that has these tables; a Refusal where there is none."""
         name, recorded = next(table.parts[0] for table in private if self.has(table)), self._recorded()
         if any(table.parts[0] != name for table in private):
@@ -173,29 +179,58 @@ class EngineTables:
         name: str,
         private: Sequence[TableName],
         public: Sequence[TableName],
-        shapes: Mapping[TableName, tuple[tuple[str, str], ...]],
+        shapes: Mapping[TableName, Columns],
         cursor: duckdb.DuckDBPyConnection,
         every: bool = False,
     ) -> Elsewhere:
         """Returns the engine for one statement, once its tables are what they were."""
         engine, buckets = self._engines[name]
-        recorded, places, expected = self._recorded(), dict[str, Place](), 0
-        for table in private:
-            known, policy = recorded[table.sql], self._policies.policy(table)
-            if engine.described(known.there) != Described(shapes[table], known.identity) or policy is None:
+        prepared, policies = None if every else self.prepared.of(private), list(map(self._policy, private))
+        sent = [Sent(one.table.parts, shapes[one.table], unit=unit_column(one, shapes[one.table])) for one in policies]
+        sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
+        if prepared is not None:
+            prepared.require_same(engine, policies, shapes)
+            return Elsewhere(tuple(sent), partial(engine.carry_packed, prepared.packed), packed=True)
+        places = self._places(name, policies, shapes, every)
+        return Elsewhere(tuple(sent), partial(engine.carry, places, buckets or _buckets(policies)))
+
+    def _policy(self, table: TableName) -> Policy:
+        policy = self._policies.policy(table)
+        if policy is None:
+            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
+        return policy
+
+    def _places(
+        self, name: str, policies: Sequence[Policy], shapes: Mapping[TableName, Columns], every: bool = False
+    ) -> dict[str, Place]:
+        """Returns where tables lie in their engine, once they are what they were."""
+        recorded, places = self._recorded(), dict[str, Place]()
+        for table, policy in ((one.table, one) for one in policies):
+            known, unit = recorded[table.sql], unit_column(policy, shapes[table])
+            if self._engines[name][0].described(known.there) != Described(shapes[table], known.identity):
                 raise Refusal(f"{table} changed in its engine", accepted=ATTACHED.format(name=name) + " again")
-            units = {fold(column): column for column, _ in shapes[table]}
-            unit = None if policy.unit.column is None else units[fold(policy.unit.column)]
             places[table.sql] = Place(known.there, shapes[table], unit, every)
             self.require_policy(table, None if unit is None else dict(shapes[table])[unit])
-            expected = max(expected, policy.expect_rows or 0)
         _require_one_type(places.values())
-        sent = [Sent(table.parts, shapes[table], unit=places[table.sql].unit) for table in private]
-        sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
-        return Elsewhere(tuple(sent), partial(engine.carry, places, buckets or _buckets(expected)))
+        return places
+
+    def _placed(self, policies: Sequence[Policy]) -> Placed:
+        """Returns tables of one engine as they lie there now, with the columns of their twins."""
+        name, shapes = self.engine_of([one.table for one in policies]), dict[TableName, Columns]()
+        with self._open_cursor() as cursor:
+            for one in policies:
+                rows = cursor.execute(f"DESCRIBE {one.table.sql}").fetchall()
+                shapes[one.table] = tuple((str(row[0]), str(row[1])) for row in rows)
+        engine, buckets = self._engines[name]
+        there = self._recorded()[policies[0].table.sql].there
+        return Placed(name, engine, there, self._places(name, policies, shapes), buckets or _buckets(policies))
+
+    def _engine(self, name: str) -> SparkEngine | None:
+        return self._engines[name][0] if name in self._engines else None
 
 
-def _buckets(expected: int) -> int:
+def _buckets(policies: Sequence[Policy]) -> int:
+    expected = max(policy.expect_rows or 0 for policy in policies)
     return USUAL if not expected else min(MOST, max(FEWEST, -(-expected // ROWS_OF_BUCKET)))
 
 

@@ -20,10 +20,12 @@ from dpduck.trusted.rows.orders import Order
 PACKAGE = Path(__file__).resolve().parent.parent
 SENT = (
     *("values.errors", "trusted.rows.worker", "trusted.rows.workers"),
-    *("trusted.rows.reader", "trusted.rows.answered", "trusted.rows.orders"),
+    *("trusted.rows.reader", "trusted.rows.answered", "trusted.rows.orders", "engines.pieces"),
 )
 """In an order in which each imports only from those before it."""
 
+ORDERS, PIECES = "trusted.rows.orders", "engines.pieces"
+STREAMS = ("cut_task", "bundle_task", "answer_packed")
 FAILED = "counting failed"
 TASKS = 8
 """Worker processes that one process of an engine keeps: it may run so many tasks beside each other."""
@@ -60,17 +62,17 @@ def _loader() -> Callable[[], Any]:
                     setattr(sys.modules.setdefault(parent, types.ModuleType(parent)), last, module)
                     exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  # dpduck's own files
                 pool = sys.modules[f"{mark}.trusted.rows.workers"].Workers
-                root.orders = sys.modules[f"{mark}.trusted.rows.orders"]
+                root.function = lambda module, name: getattr(sys.modules[f"{mark}.{module}"], name)
                 root.workers = pool((sys.executable, "-I", "-c", worker), tasks)
         return root
 
     return loaded
 
 
-def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
-    """Returns the function, which an engine's client sends by value: it names nothing but the standard library.
+def task_of(order: Order, name: str, module: str = ORDERS) -> Callable[[Any], Any]:
+    """Returns a function of a module that is sent, as a client sends it by value: it names the standard library alone.
 
-    cut: whether it cuts parts of the rows, batch after batch, or answers for whole units.
+    Of those in STREAMS, it takes and gives batch after batch.
     """
     loaded, plain, failed = _loader(), order.plain(), FAILED
 
@@ -78,22 +80,22 @@ def task_of(order: Order, *, cut: bool = False) -> Callable[[Any], Any]:
         found = None
         try:
             root = loaded()
-            found = root.orders.answer_task(plain, given, root.workers)
+            found = root.function(module, name)(plain, given, root.workers)
         except Exception:  # noqa: S110  # whatever it says could quote data
             pass
         if found is None:
             raise RuntimeError(failed)
         return found
 
-    def cutting(given: Any) -> Any:
+    def streaming(given: Any) -> Any:
         done = False
         try:
             root = loaded()
-            yield from root.orders.cut_task(plain, given, root.workers)
+            yield from root.function(module, name)(plain, given, root.workers)
             done = True
         except Exception:  # noqa: S110
             pass
         if not done:
             raise RuntimeError(failed)
 
-    return cutting if cut else answering
+    return streaming if name in STREAMS else answering

@@ -215,7 +215,7 @@ class Releaser:
             self._steps("after the noise")
             release = replace(release, rows=made.rows.num_rows)
             try:
-                moment = twins if isinstance(twins, Twins) else None
+                moment = twins if twins is not None and twins.moment else None
                 also = partial(self._keep, release.name, planned.header.request.rows, moment, made.measured)
                 self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now

@@ -12,11 +12,12 @@ import duckdb
 from dpduck.database.catalog import Catalog
 from dpduck.database.sandbox import cast_texts, sandbox
 from dpduck.frontend.rows.facts import Clamp, Column
+from dpduck.frontend.select.options import LARGEST_EPSILON
 from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
-from dpduck.frontend.statements.kinds import ClampClause, DomainClause
+from dpduck.frontend.statements.kinds import ClampClause, DomainClause, PolicyClauses
 from dpduck.frontend.statements.policy import EVERY
 from dpduck.frontend.text.dialect import exact_number
-from dpduck.frontend.text.names import fold, quote_text
+from dpduck.frontend.text.names import TableName, fold, quote_text
 from dpduck.frontend.text.positions import nearest
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
@@ -298,7 +299,7 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
     return divisor(divisor(step, low), high)
 
 
-def rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
+def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
     """Tells the owner where values are rounded to a step that nobody wrote; '' where none is lost."""
     grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
     written = exact_number(clause.step) if clause.step else None
@@ -316,3 +317,21 @@ def _is_decimal(value: Fraction) -> bool:
         while rest % prime == 0:
             rest //= prime
     return rest == 1
+
+
+def notes(clauses: PolicyClauses, columns: tuple[Column, ...], table: TableName) -> str:
+    """Notes, beside the outcome, a large budget, and clamps that round values to a step that was not asked for."""
+    noted, rounded = list[str](), list[str]()
+    epsilon = None if clauses.budget is None else clauses.budget.epsilon
+    if epsilon is not None and epsilon > LARGEST_EPSILON:
+        noted.append(
+            f"budget: epsilon = {float(epsilon):g}, more than the largest price of one statement, "
+            f"{float(LARGEST_EPSILON):g}; budgets of 1 to 10 are usual"
+        )
+    for clause in clauses.clamps:
+        column = column_of(clause.column, columns, clause)
+        clamp = build_clamp(replace(clause, column=column.name), column.type_name)
+        rounded.append(_rounding_note(clause, clamp, column.type_name))
+    if (several := len(rounded) - rounded.count("")) > 1:
+        rounded = [f"values of {several} columns are rounded, to the STEP that dp_columns('{table.table}') shows"]
+    return "".join(f"; {note}" for note in [*noted, *rounded] if note)

@@ -12,7 +12,6 @@ from dpduck.database.prepared import PreparedTables
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
-from dpduck.frontend.select.options import LARGEST_EPSILON
 from dpduck.frontend.statements.kinds import (
     AlterPolicy,
     CreatePolicy,
@@ -25,7 +24,7 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
 from dpduck.frontend.text.positions import meant_or
-from dpduck.owner.domains import build_clamp, build_domain, column_of, rounding_note, spread
+from dpduck.owner.domains import build_clamp, build_domain, column_of, notes, spread
 from dpduck.owner.periods import (
     budget_of,
     period_of,
@@ -75,15 +74,15 @@ class OwnerDesk:
         if isinstance(statement, PreparePolicy):
             if statement.undo:
                 named = [self.prepared.named(table) or self._table(table) for table in statement.tables]
-                return "; ".join(map(self.prepared.unprepare, named))
-            tables = list(dict.fromkeys(map(self._table, statement.tables)))
-            for table in tables:
-                self._required_policy(table)
-                self.engines.require_here(table, "prepared", "answers from the engine, which reads its rows anew")
-                period = self._required_policy(table).unit.period
+                return "; ".join(map(self._unprepare, named))
+            policies = [self._required_policy(table) for table in dict.fromkeys(map(self._table, statement.tables))]
+            for table, period in ((one.table, one.unit.period) for one in policies):
                 if period is not None:
                     raise unprepared(table, period.word)
-            return self.prepared.prepare(tables)
+            if any(self.engines.has(one.table) for one in policies):
+                self.engines.engine_of([one.table for one in policies])
+                return self.engines.prepared.prepare(policies, self.ledger.bounding_key)
+            return self.prepared.prepare([one.table for one in policies])
         return self._drop(statement)
 
     def _declare_public(self, statement: DeclarePublicTable) -> str:
@@ -102,7 +101,7 @@ class OwnerDesk:
         require_plain_names(*table.parts)
         existing = self.policies.policy(table)
         if existing is None:
-            self.prepared.unprepare(table)
+            self._unprepare(table)
         if existing is not None and not statement.replace:
             raise Refusal(f"{table} has a privacy policy", accepted="CREATE OR REPLACE, or ALTER PRIVACY POLICY")
         if self.policies.is_public(table):
@@ -120,7 +119,7 @@ class OwnerDesk:
         budget = budget_of(statement.clauses, unit, self.ledger.budget(unit.key))
         bare = Policy(table, unit, budget, (), (), None, None, 0, epoch)
         done, prepared = self._put(self._changed(bare, statement.clauses, columns))
-        done += _notes(statement.clauses, columns, table)
+        done += notes(statement.clauses, columns, table)
         return f"{done}; dp_check('{table.table}') tells what its answers leave out{prepared}"
 
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
@@ -149,7 +148,7 @@ class OwnerDesk:
             known = self.ledger.budget(policy.unit.key)
             policy = replace(policy, budget=budget_of(statement.changes, policy.unit, known))
         done, prepared = self._put(self._changed(policy, statement.changes, columns))
-        return done + _notes(statement.changes, columns, table), prepared
+        return done + notes(statement.changes, columns, table), prepared
 
     def _drop(self, statement: DropPolicy) -> str:
         table = self.catalog.resolve(statement.table)
@@ -158,9 +157,13 @@ class OwnerDesk:
                 return "there was no policy"
             accepted = meant_or(statement.table.table, self.catalog.known_names(), "a table that has one, or IF EXISTS")
             raise Refusal(f"{statement.table} has no privacy policy", accepted=accepted)
-        self.prepared.unprepare(table)
+        self._unprepare(table)
         self.policies.drop(table)
         return f"the policy of {table} is dropped; what was spent stays spent"
+
+    def _unprepare(self, table: TableName) -> str:
+        self.engines.prepared.unprepare(table)
+        return self.prepared.unprepare(table)
 
     def _table(self, written: TableName) -> TableName:
         return owned_table(self.catalog, written)
@@ -265,14 +268,15 @@ class OwnerDesk:
             require_no_null(policy)
             self._check_references(policy)
         stored = [known] if known is not None and not policies else []
-        with self.prepared.changing(policies) as prepared:
+        packed = self.engines.prepared.changing(policies, self.ledger.bounding_key)
+        with self.prepared.changing(policies) as prepared, packed as there:
             for policy in policies:
                 self.ledger.declare_budget(
                     policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
                 )
                 stored.append(self.policies.put(policy))
         done = [f"the policy of {one.table} is in force (revision {one.revision}, epoch {one.epoch})" for one in stored]
-        return "; ".join(done), "".join(prepared)
+        return "; ".join(done), "".join([*prepared, *there])
 
     def _check_unit_change(self, policy: Policy) -> None:
         previous = self.policies.last_policy(policy.table)
@@ -297,24 +301,6 @@ class OwnerDesk:
                     f"the policy of {other.table} refers to {policy.table} for another privacy unit",
                     accepted=f"that unit; or DROP PRIVACY POLICY ON {other.table}, and declare it after this one",
                 )
-
-
-def _notes(clauses: PolicyClauses, columns: tuple[Column, ...], table: TableName) -> str:
-    """Notes, beside the outcome, a large budget, and clamps that round values to a step that was not asked for."""
-    noted, rounded = list[str](), list[str]()
-    epsilon = None if clauses.budget is None else clauses.budget.epsilon
-    if epsilon is not None and epsilon > LARGEST_EPSILON:
-        noted.append(
-            f"budget: epsilon = {float(epsilon):g}, more than the largest price of one statement, "
-            f"{float(LARGEST_EPSILON):g}; budgets of 1 to 10 are usual"
-        )
-    for clause in clauses.clamps:
-        column = column_of(clause.column, columns, clause)
-        clamp = build_clamp(replace(clause, column=column.name), column.type_name)
-        rounded.append(rounding_note(clause, clamp, column.type_name))
-    if (several := len(rounded) - rounded.count("")) > 1:
-        rounded = [f"values of {several} columns are rounded, to the STEP that dp_columns('{table.table}') shows"]
-    return "".join(f"; {note}" for note in [*noted, *rounded] if note)
 
 
 def owned_table(catalog: Catalog, written: TableName) -> TableName:
@@ -384,8 +370,15 @@ class OwnerChanges:
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
             found = [catalog.resolve(table) for table in (statement.table, *statement.others)]
-        known = [table for table in found if table is not None and table.sql in self._prepared.at()]
-        return f"{done.partition(ANEW)[0]}{ANEW}; {self._prepared.prepare(known, anew=True)}" if known else done
+        packed, known = (
+            self._engines.prepared,
+            [policy for one in found if one and (policy := self._policies.policy(one))],
+        )
+        here = [one.table for one in known if one.table.sql in self._prepared.at()]
+        there = [one for one in known if one.table.sql in packed.at()]
+        again = [self._prepared.prepare(here, anew=True)] if here else []
+        again += [packed.prepare(there, self._ledger.bounding_key, anew=True)] if there else []
+        return "; ".join([f"{done.partition(ANEW)[0]}{ANEW}", *again]) if again else done
 
 
 def _happens_once(statement: OwnerStatement) -> bool:

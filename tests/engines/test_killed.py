@@ -32,9 +32,9 @@ def slow(begun: Path) -> Callable[..., Any]:
     """Tasks that say that they have begun, and take their time over it the first time."""
     place = str(begun)
 
-    def of(order: Order, *, cut: bool = False) -> Any:
-        task = task_of(order, cut=cut)
-        if cut:
+    def of(order: Order, name: str, *module: str) -> Any:
+        task = task_of(order, name, *module)
+        if name != "answer_task":
             return task
 
         def waiting(given: Any) -> Any:

@@ -26,24 +26,28 @@ ASK = (
 )
 
 
-def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """A statement that is answered, one whose task fails, quoting a row, and one whose engine is gone."""
-    cut = spark._cut
+@pytest.mark.parametrize("carry_name", ["carry", "carry_packed"])
+def test_canaries(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], carry_name: str
+) -> None:
+    """A statement that is answered, one whose task fails, quoting a row; prepared, too."""
+    said_there = spark.SparkEngine._said
 
-    def planned(*given: Any) -> Any:
-        found = cut(*given)
+    def planned(self: spark.SparkEngine, found: Any) -> Any:
         found.explain(extended=True)  # to standard output
-        return found
+        return said_there(self, found)
 
-    monkeypatch.setattr(spark, "_cut", planned)
+    monkeypatch.setattr(spark.SparkEngine, "_said", planned)
     lake.put(3, quoted=pa.table({"unit": [1, 2, 3], "text": [ROW, LABEL, "b"]}))
     lake.dp(POLICY.format("quoted"))
+    if carry_name == "carry_packed":
+        lake.dp("ALTER PRIVACY POLICY ON lake.db.quoted PREPARE")
     lake.same(ASK.format("a", "quoted"))
 
-    def failing(order: Order, *, cut: bool = False) -> Any:
-        return task_of(replace(order, stage_sql=f"SELECT CAST(text AS BIGINT) FROM {order.tables[0].sql}"), cut=cut)
+    def failing(order: Order, *of: str) -> Any:
+        return task_of(replace(order, stage_sql=f"SELECT CAST(text AS BIGINT) FROM {order.tables[0].sql}"), *of)
 
-    errors, carry = list[str](), spark.SparkEngine.carry
+    errors, carry = list[str](), getattr(spark.SparkEngine, carry_name)
 
     def telling(*given: Any) -> Any:
         try:
@@ -53,7 +57,7 @@ def test_canaries(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
             raise
 
     monkeypatch.setattr(spark, "task_of", failing)
-    monkeypatch.setattr(spark.SparkEngine, "carry", telling)
+    monkeypatch.setattr(spark.SparkEngine, carry_name, telling)
     said = lake.refused(ASK.format("b", "quoted"))
     loaded = engine_of(lake.con)
     assert loaded is not None

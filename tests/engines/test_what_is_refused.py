@@ -127,7 +127,7 @@ def test_units_keys_and_statements(lake: Lake) -> None:
     through = "CREATE PRIVACY POLICY ON lake.db.second (PRIVACY UNIT kind REFERENCES lake.db.first.kind MAX ROWS 1)"
     assert "is not a key" in lake.refused(through)
     assert "cannot be declared public" in lake.refused("DECLARE PUBLIC TABLE lake.db.second")
-    assert "cannot be prepared" in lake.refused("ALTER PRIVACY POLICY ON lake.db.first PREPARE")
+    assert "not of one engine" in lake.refused("ALTER PRIVACY POLICY ON lake.db.first, here PREPARE")
     both = ASK.format("(SELECT kind FROM lake.db.first UNION ALL SELECT kind FROM here)")
     assert lake.refused(both) and not spent(lake)
 

@@ -31,11 +31,13 @@ class Elsewhere:
     """An engine, as the counts of one statement see it.
 
     tables: those that orders name, private ones first. carry: has an order carried out over the rows of whole privacy
-    units, each unit's in one task; what it raises may quote data.
+    units, each unit's in one task; what it raises may quote data. packed: whether units lie whole already, without the
+    rows beyond those that would be kept of a crowded one.
     """
 
     tables: tuple[Sent, ...]
     carry: Carry = field(repr=False)
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,11 @@ class Apart:
     """The rows of a statement's tables are an engine's.
 
     open: looks at the engine's tables again, refuses what changed, and reads the public tables that orders name.
+    moment: of the rows, "" where they may change.
     """
 
     open: Callable[[duckdb.DuckDBPyConnection], Elsewhere] = field(repr=False)
+    moment: str = ""
 
     def doubt(self) -> None:
         """Does nothing: nothing of it is kept from statement to statement."""
@@ -85,8 +89,8 @@ def counted_elsewhere(
     text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
     named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
-    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=key)
-    if cut is not None:
+    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if elsewhere.packed else key)
+    if cut is not None and not elsewhere.packed:
         before = replace(order, stage_sql=cut(asking.answered_sql))
         integers = Sent(INTEGERS, types_of(carried_out(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import duckdb
@@ -44,8 +43,8 @@ MEMORY = "4GiB"
 WAITING = 1 << 20
 """Rows of crowds that a task holds back, so that it hands on of each unit what the whole of it has first."""
 
-TABLE, PARTIAL = "dpduck_table", "dpduck_partial"
-"""What an engine calls the number of a row's table, and what a task answers."""
+TABLE, BUCKET, PARTIAL = "dpduck_table", "dpduck_bucket", "dpduck_partial"
+"""What an engine calls the number of a row's table, the bucket of its unit, and what a task answers."""
 
 _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
@@ -140,13 +139,13 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     if order.key is None or table.unit is None or not len(_crowds(table, rows, CROWD + 1)):
         return rows
     names = [f"dpduck_{number}" for number in range(len(table.columns))]
-    unit = names[_unit_of(table)]
+    unit = names[unit_of(table)]
     signs = [
         f"signbit({name})" for name, (_, kind) in zip(names, table.columns, strict=True) if kind in ("FLOAT", "DOUBLE")
     ]
     ranked = ", ".join([f"hash(CAST($key AS UBIGINT), {', '.join(names)})", *names, *signs])
-    whole = pa.Table.from_arrays([*map(_whole_texts, rows.columns), pa.array(range(rows.num_rows), pa.int64())],
-                                 names=[*names, _PLACE])  # fmt: skip
+    columns = [*map(whole_texts, rows.columns[: len(names)]), pa.array(range(rows.num_rows), pa.int64())]
+    whole = pa.Table.from_arrays(columns, names=[*names, _PLACE])
     with duckdb.connect(":memory:", config=CONFIG | {"threads": 1, "memory_limit": MEMORY}) as connection:
         connection.register(_GIVEN, whole)
         crowds = f"SELECT {unit} FROM {_GIVEN} GROUP BY {unit} HAVING count(*) > {CROWD}"
@@ -156,13 +155,14 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(whole.column(_PLACE), value_set=left_out))) if len(left_out) else rows
 
 
-def _unit_of(table: Sent) -> int:
+def unit_of(table: Sent) -> int:
+    """Returns the place of the column that says whose a row is."""
     return [name for name, _ in table.columns].index(str(table.unit))
 
 
 def _crowds(table: Sent, rows: pa.Table, least: int) -> pa.Array:
     """Returns the units that have so many rows."""
-    counted = pc.value_counts(rows.column(_unit_of(table)))
+    counted = pc.value_counts(rows.column(unit_of(table)))
     return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
 
 
@@ -175,7 +175,7 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     database, schema, _ = table.parts
     named = [f"dpduck_{number}" for number in range(len(table.columns))]
     columns = [
-        _viewed(column, pa.uint64()) if type_name == "UBIGINT" and column.type == pa.int64() else _whole_texts(column)
+        _viewed(column, pa.uint64()) if type_name == "UBIGINT" and column.type == pa.int64() else whole_texts(column)
         for column, (_, type_name) in zip(rows.columns, table.columns, strict=True)
     ]
     whole = pa.Table.from_arrays(columns, names=named)
@@ -194,7 +194,7 @@ def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], type=kind)
 
 
-def _whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns a column whose texts that are none, being no UTF-8, are NULL: one of them could end a task."""
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         return column
@@ -222,7 +222,7 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
     """
     order = order_from(plain)
     found = carried_out(order, _by_table(order, given), workers)
-    said = pa.array(map(_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
+    said = pa.array(map(to_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
     return pa.Table.from_pydict({PARTIAL: said})
 
 
@@ -241,32 +241,38 @@ def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers:
     An order with a key keeps rows of its one table as they are: the first of each unit. Those of crowds wait for the
     next part, as long as there is room.
     """
-    order, part, count = order_from(plain), list[pa.RecordBatch](), 0
-    waiting: pa.Table | None = None
-    for batch in chain(given, [None]):
-        if part and (batch is None or count + batch.num_rows > PART):
-            rows = pa.Table.from_batches(part)
-            if order.key is None:
-                kept = _integers(order, rows, workers)
-            else:
-                kept, waiting = _without_crowds(order, rows if waiting is None else pa.concat_tables([waiting, rows]))
-            yield from kept.to_batches(max_chunksize=BATCH)
+    order, waiting = order_from(plain), list[pa.Table]()
+    for rows in parts(given):
+        if order.key is None:
+            kept = _integers(order, rows, workers)
+        else:
+            kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
+        yield from kept.to_batches(max_chunksize=BATCH)
+    for rows in waiting:
+        yield from rows.to_batches(max_chunksize=BATCH)
+
+
+def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yields rows PART at a time."""
+    part, count = list[pa.RecordBatch](), 0
+    for batch in given:
+        if part and count + batch.num_rows > PART:
+            yield pa.Table.from_batches(part)
             part, count = [], 0
-        if batch is not None:
-            part, count = [*part, batch], count + batch.num_rows
-    if waiting is not None:
-        yield from waiting.to_batches(max_chunksize=BATCH)
+        part, count = [*part, batch], count + batch.num_rows
+    if part:
+        yield pa.Table.from_batches(part)
 
 
-def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
     """Returns the first rows of units, and apart from them those of crowds, if these are not too many."""
     (table,) = order.tables
     kept = first_rows(order, table, rows)
     crowds = _crowds(table, kept, CROWD)
     if not len(crowds) or len(crowds) * CROWD > WAITING:
-        return kept, None
-    waits = pc.is_in(kept.column(_unit_of(table)), value_set=crowds)
-    return kept.filter(pc.invert(waits)), kept.filter(waits)
+        return kept, []
+    waits = pc.is_in(kept.column(unit_of(table)), value_set=crowds)
+    return kept.filter(pc.invert(waits)), [kept.filter(waits)]
 
 
 def _integers(order: Order, rows: pa.Table, workers: Workers) -> pa.Table:
@@ -286,9 +292,10 @@ def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     return tuple((one.name, {**_TYPES, **decimals}[one.type]) for one in schema)
 
 
-def _bytes(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+def to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """Returns rows as bytes of Arrow."""
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     found: bytes = sink.getvalue().to_pybytes()
     return found
