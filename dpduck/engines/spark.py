@@ -157,7 +157,7 @@ class SparkEngine:
         bucket = f"{_bucket(replace(place, every=True), buckets)} AS {BUCKET}"
         rows = self._session.table(place.there).selectExpr(*columns, bucket)
         listed = [f"{column_name(0, n)} binary" for n in range(max(len(one.columns) for one in sent))]
-        schema = [f"{BUCKET} bigint, {TABLE} int, {OTHERS} bigint", *listed]
+        schema = [f"{BUCKET} bigint, {TABLE} bigint, {OTHERS} bigint", *listed]
         return rows.mapInArrow(task_of(packing(sent, key, number), "bundle_task", PIECES), ", ".join(schema))
 
     def is_packed(self, packed: Packed) -> bool:
