@@ -18,6 +18,7 @@ from dpduck.engines import spark
 from dpduck.engines.spark import SparkEngine
 from dpduck.engines.tables import EngineTables
 from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.orders import BUCKET
 from dpduck.values.errors import InternalError, Refusal
 from tests.engines.conftest import Lake
 from tests.support.engine_servers import Server
@@ -197,7 +198,7 @@ def test_an_engine_that_fails_the_probe(server: Server, monkeypatch: pytest.Monk
 
     def scattered(named: Any, buckets: int) -> Any:
         frame = whole(named, buckets)
-        return frame.withColumn(spark.BUCKET, frame.dpduck_0_0 * 0 + frame.dpduck_0_1)
+        return frame.withColumn(BUCKET, frame.dpduck_0_0 * 0 + frame.dpduck_0_1)
 
     monkeypatch.setattr(spark, "_whole", scattered)
     with dpduck.connect() as con, pytest.raises(Refusal, match="does not count whole units"):
