@@ -162,7 +162,8 @@ class AboutTables:
                     )
                 return check(check_columns(reads, table, catalog.columns(table)))
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            rows, unit = self.prepared.rows(table) or self.engines.prepared.rows(table), unit_sql(source)
+            prepared = self.engines.prepared if self.engines.has(table) else self.prepared
+            rows, unit = prepared.rows(table), unit_sql(source)
             if policy.unit.period is None:
                 return check(check_table(reads, policy, from_sql(source), unit, rows))
             column = period_column(source, catalog, exp.Null())

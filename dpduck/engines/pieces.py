@@ -42,8 +42,7 @@ def bundle_task(
 
     The last column of what is given is the bucket of a row's unit. Rows of no unit are counted in the first one.
     """
-    order = orders.order_from(plain)
-    number = int(str(order.parameters[TABLE]))
+    order, number = orders.order_from(plain), plain["parameters"][TABLE]
     table = order.tables[number]
     for part in orders.parts(given):
         rows = pa.Table.from_arrays([*map(orders.whole_texts, part.columns)], names=part.column_names)
@@ -82,9 +81,8 @@ def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa
             found.setdefault(rows_name(number), []).append(part.num_rows + (others if piece == pieces[0] else 0))
             for place, column in enumerate(part.columns):
                 found.setdefault(column_name(number, place), []).append(_packed(column))
-    bucket = bundles[0][BUCKET]
-    named = {BUCKET: [bucket] * len(pieces), PIECE: [f"{bucket}.{piece}" for piece in pieces]}
-    return pa.Table.from_batches(pa.Table.from_pydict({**named, **found}).to_batches(max_chunksize=1))
+    found |= {BUCKET: [bundles[0][BUCKET]] * len(pieces), PIECE: [f"{bundles[0][BUCKET]}.{one}" for one in pieces]}
+    return pa.Table.from_batches(pa.Table.from_pydict(found).to_batches(max_chunksize=1))
 
 
 def _of_units(order: Order, number: int, bundles: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.ChunkedArray]:

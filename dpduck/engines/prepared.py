@@ -98,7 +98,9 @@ class PreparedThere:
         """Returns how many rows were prepared, for their owner alone; None where none were, or none can be read."""
         known = self.of([table])
         engine = None if known is None else self._engine(known.engine)
-        return None if known is None or engine is None else float(engine.packed_rows(known.packed, table.sql))
+        if known is None or engine is None or not engine.is_packed(known.packed):
+            return None
+        return float(engine.packed_rows(known.packed, table.sql))
 
     def of(self, private: Sequence[TableName]) -> Prepared | None:
         """Returns where the rows of tables lie packed; a Refusal where they are not of one moment."""

@@ -102,7 +102,7 @@ class SparkEngine:
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
         try:
             kind = self._session.catalog.getTable(there)
-            facts = {str(row[0]).strip().lower(): str(row[1]) for row in self._rows(f"DESCRIBE TABLE EXTENDED {there}")}
+            facts = self._facts(there)
             fields = self._session.table(there).schema.fields
         except Exception:
             raise Refusal(f"the engine does not say what {there} is", accepted=ACCEPTED) from None
@@ -127,6 +127,9 @@ class SparkEngine:
             raise Refusal(f"the engine does not say where {there} lies", accepted=ACCEPTED)
         return f"location {re.sub('^file:/+', '/', location)}"
 
+    def _facts(self, there: str) -> dict[str, str]:
+        return {str(row[0]).strip().lower(): str(row[1]) for row in self._rows(f"DESCRIBE TABLE EXTENDED {there}")}
+
     def _rows(self, sql: str) -> list[Any]:
         return list(self._session.sql(sql).collect())
 
@@ -146,10 +149,11 @@ class SparkEngine:
         columns += [f"{BUCKET} bigint", f"{PIECE} string", *(f"{rows_name(t)} bigint" for t in range(len(sent)))]
         grouped = reduce(lambda whole, one: whole.unionByName(one), bundles).groupBy(BUCKET)
         pieces = grouped.applyInArrow(task_of(packing(sent, key), "pack_task", PIECES), ", ".join(columns))
-        marked = pieces.selectExpr("*", f"concat('{mark}.', {PIECE}) AS dpduck_name").drop(PIECE)
-        marked.withColumnRenamed("dpduck_name", PIECE).write.partitionBy(BUCKET).saveAsTable(there)
+        named = (f"concat('{mark}.', {PIECE}) AS {PIECE}" if name == PIECE else name for name in pieces.columns)
+        pieces.selectExpr(*named).write.partitionBy(BUCKET).saveAsTable(there)
         count = int(self._rows(f"SELECT count(*) FROM {there}")[0][0])
-        return Packed(there, self._named(there), mark, count, tuple((n, one.columns) for n, one in places.items()))
+        tables = tuple((name, one.columns) for name, one in places.items())
+        return Packed(there, self._identity(there, self._facts(there)), mark, count, tables)
 
     def _bundled(self, sent: Sequence[Sent], number: int, place: Place, buckets: int, key: int) -> Any:
         """Returns the rows of one of several tables in bundles, as they go from task to task."""
@@ -161,9 +165,12 @@ class SparkEngine:
         return rows.mapInArrow(task_of(packing(sent, key, number), "bundle_task", PIECES), ", ".join(schema))
 
     def is_packed(self, packed: Packed) -> bool:
-        """Tells whether a packed table is where it was written."""
+        """Tells whether a packed table is where it was written, with all of its pieces, each once."""
+        marked = f"count(DISTINCT CASE WHEN {PIECE} LIKE '{packed.mark}.%' THEN {PIECE} END)"
         try:
-            return self._named(packed.there) == packed.identity
+            (found,) = self._rows(f"SELECT count(*), {marked} FROM {packed.there}")
+            identity = self._identity(packed.there, self._facts(packed.there))
+            return identity == packed.identity and set(found) == {packed.pieces}
         except Exception:
             return False
 
@@ -198,11 +205,6 @@ class SparkEngine:
         named = {one for one in seen if one.startswith(f"{packed.mark}.")}
         if not packed.pieces == len(seen) == len(named):
             raise InternalError(reader.FAILED)
-
-    def _named(self, there: str) -> str:
-        """Returns what tells a packed table from others."""
-        facts = {str(row[0]).strip().lower(): str(row[1]) for row in self._rows(f"DESCRIBE TABLE EXTENDED {there}")}
-        return self._identity(there, facts)
 
     def made_up(self, rows: pa.Table, partitions: int) -> Any:
         """Returns public rows that are scattered over partitions."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.database.policies import PolicyStore, named_in_sql
-from dpduck.engines.prepared import Placed, PreparedThere, unit_column
+from dpduck.engines.prepared import Placed, Prepared, PreparedThere, unit_column
 from dpduck.engines.probe import probed
 from dpduck.engines.spark import UNITS, Columns, Described, Place, SparkEngine
 from dpduck.frontend.rows.facts import Column, Policy, Rows
@@ -151,7 +151,7 @@ class EngineTables:
         name = self.engine_of(private)
         prepared, public = self.prepared.of(private), [table for table, _ in rows.public_digests]
         moment = "" if prepared is None else prepared.packed.mark
-        return Apart(partial(self._opened, name, private, public, shapes), moment)
+        return Apart(partial(self._opened, name, private, public, shapes, prepared=prepared), moment)
 
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
@@ -182,10 +182,12 @@ class EngineTables:
         shapes: Mapping[TableName, Columns],
         cursor: duckdb.DuckDBPyConnection,
         every: bool = False,
+        prepared: Prepared | None = None,
     ) -> Elsewhere:
         """Returns the engine for one statement, once its tables are what they were."""
-        engine, buckets = self._engines[name]
-        prepared, policies = None if every else self.prepared.of(private), list(map(self._policy, private))
+        (engine, buckets), policies = self._engines[name], list(map(self._policy, private))
+        if not every and prepared != self.prepared.of(private):
+            raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again")
         sent = [Sent(one.table.parts, shapes[one.table], unit=unit_column(one, shapes[one.table])) for one in policies]
         sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
         if prepared is not None:

@@ -370,12 +370,9 @@ class OwnerChanges:
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
             found = [catalog.resolve(table) for table in (statement.table, *statement.others)]
-        packed, known = (
-            self._engines.prepared,
-            [policy for one in found if one and (policy := self._policies.policy(one))],
-        )
-        here = [one.table for one in known if one.table.sql in self._prepared.at()]
-        there = [one for one in known if one.table.sql in packed.at()]
+        packed, policies = self._engines.prepared, [self._policies.policy(one) for one in found if one is not None]
+        here = [one for one in found if one is not None and one.sql in self._prepared.at()]
+        there = [one for one in policies if one is not None and one.table.sql in packed.at()]
         again = [self._prepared.prepare(here, anew=True)] if here else []
         again += [packed.prepare(there, self._ledger.bounding_key, anew=True)] if there else []
         return "; ".join([f"{done.partition(ANEW)[0]}{ANEW}", *again]) if again else done

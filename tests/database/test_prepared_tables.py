@@ -36,6 +36,16 @@ def test_answers_are_about_the_rows_that_were_prepared(hospital: duckdb.DuckDBPy
     assert twin_files(tmp_path) == []
 
 
+def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) -> None:
+    """dp_check says of a table that had no rows when it was prepared that it had none."""
+    hospital.execute("DELETE FROM visits")
+    dp(hospital, PREPARE)
+    hospital.execute("INSERT INTO visits SELECT 0, 5000 + range, 5 FROM range(500)")
+    facts = dict(hospital.execute("SELECT finding, value FROM dp_check('visits')").fetchall())
+    assert (facts["rows"], facts["rows that were prepared"]) == (500, 0)
+
+
+
 def test_changes_of_a_policy(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """What changes codes prepares anew, an amount does not; a dropped policy takes the file with it."""
     dp(hospital, PREPARE)

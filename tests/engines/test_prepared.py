@@ -40,7 +40,8 @@ BOTH = (
 
 
 def plain(count: int = 2000, units: int = 300) -> pa.Table:
-    return pa.table({"unit": [n % units for n in range(count)], "kind": ["ab"[n % 3 % 2] for n in range(count)]})
+    kinds = pa.array(("ab"[n % 3 % 2] for n in range(count)), pa.string())
+    return pa.table({"unit": pa.array((n % units for n in range(count)), pa.int64()), "kind": kinds})
 
 
 def prepare(lake: Lake, *tables: str) -> str:
@@ -127,17 +128,60 @@ def test_tables_of_one_moment(pond: Lake) -> None:
     assert there(pond) == [] and packs(pond).at() == {}
 
 
-def test_what_is_no_longer_there_is_refused(pond: Lake) -> None:
-    """A pack that is gone is refused before the charge, in one line, until the table is prepared again."""
-    pond.put(3, gone=plain())
-    pond.dp(PLAIN.format("gone", ""))
-    prepare(pond, "gone")
-    (name,) = there(pond)
-    pond.server.session.sql(f"DROP TABLE db.{name}").collect()
-    assert "changed since then" in pond.refused(ASK.format(1, "gone"))
-    assert spent(pond, "gone") == 0
-    prepare(pond, "gone")
-    assert pond.same(ASK.format(1, "gone")) and len(there(pond)) == 1
+@pytest.mark.parametrize("left", ["nothing", "another", "less", "twice"])
+def test_what_is_not_there_any_more_is_refused(pond: Lake, left: str) -> None:
+    """A pack that is gone, another one under its name, one with a piece less, or twice: refused before the charge."""
+    gone = f"gone_{left}"
+    pond.put(3, **{gone: plain(), f"other_{left}": plain(900, 200)})
+    for table in (gone, f"other_{left}"):
+        pond.dp(PLAIN.format(table, ""))
+        prepare(pond, table)
+    names = {one.tables[0].rpartition(".")[2].strip('"'): one.packed.there for one in packs(pond)._known}
+    rows, other = (pond.server.session.table(names[table]) for table in (gone, f"other_{left}"))
+    kept = {"another": other, "less": rows.where("dpduck_bucket <> 1"), "twice": rows.unionByName(rows)}.get(left)
+    if kept is not None:
+        kept.write.saveAsTable(f"db.kept_{left}")
+    pond.server.session.sql(f"DROP TABLE {names[gone]}").collect()
+    if kept is not None:
+        pond.server.session.table(f"db.kept_{left}").write.saveAsTable(names[gone])
+    assert "changed since then" in pond.refused(ASK.format(1, gone))
+    assert spent(pond, gone) == 0
+    prepare(pond, gone)
+    assert pond.same(ASK.format(1, gone)) and pond.same(ASK.format(1, f"other_{left}"))
+    assert len(there(pond)) == 2
+
+
+@pytest.mark.parametrize("rows", [plain(0), pa.table({"unit": pa.nulls(9, pa.int64()), "kind": ["a"] * 9}), plain(1)])
+def test_few_rows(pond: Lake, rows: pa.Table) -> None:
+    """No rows, none that has a unit, and a single one are prepared and counted: no row decides whether that fails."""
+    few = f"few_{rows.num_rows}"
+    pond.put(3, **{few: rows})
+    pond.dp(PLAIN.format(few, ""))
+    prepare(pond, few)
+    pond.same(ASK.format(1, few))
+    found = {row[0]: row[1] for row in pond.con.execute(f"FROM dp_check('lake.db.{few}')").fetchall()}
+    assert found["rows"] == found["rows that were prepared"] == rows.num_rows
+
+
+def test_releases_of_one_epoch_are_known_together(pond: Lake) -> None:
+    """Two releases about the same packed rows are combined, as of prepared tables here; others are not."""
+    pond.put(3, known=plain())
+    pond.dp(PLAIN.format("known", ""))
+    question = "SELECT kind, count(*) AS n FROM lake.db.known GROUP BY kind"
+
+    def error() -> float:
+        row = pond.con.execute("SELECT stderr FROM dp_known(?)", [question]).fetchone()
+        assert row is not None
+        return float(row[0])
+
+    for tag in (1, 2):
+        pond.same(ASK.format(tag, "known"))
+    alone = error()
+    prepare(pond, "known")
+    pond.same(ASK.format(3, "known"))
+    assert error() == pytest.approx(alone)
+    pond.same(ASK.format(4, "known"))
+    assert error() == pytest.approx(alone / 2**0.5)
 
 
 @pytest.mark.parametrize("told", ["twice", "less", "of another"])

@@ -1,7 +1,4 @@
-"""Measured tables and questions along common axes: a column is one, and columns that are only told apart together.
-
-And the cells of a release: one table over all of its columns.
-"""
+"""Measured tables and questions along common axes: a column is one, and columns that are only told apart together."""
 
 from __future__ import annotations
 
