@@ -45,7 +45,6 @@ def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) ->
     assert (facts["rows"], facts["rows that were prepared"]) == (500, 0)
 
 
-
 def test_changes_of_a_policy(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """What changes codes prepares anew, an amount does not; a dropped policy takes the file with it."""
     dp(hospital, PREPARE)
