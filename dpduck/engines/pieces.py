@@ -21,8 +21,8 @@ from dpduck.trusted.rows.workers import Workers
 PIECE, OTHERS = "dpduck_piece", "dpduck_others"
 """What an engine calls the name of a piece, and how many rows of no unit were left out."""
 
-PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 21
-"""Of a piece, more or less, since its units are whole; an engine may pass on 4 MiB at once."""
+PIECE_ROWS = 1 << 16
+"""Of a piece, more or less, since its units are whole."""
 
 
 def packing(tables: Sequence[Sent], key: int, number: int = 0) -> Order:
@@ -48,17 +48,11 @@ def bundle_task(
         rows = pa.Table.from_arrays([*map(orders.whole_texts, part.columns)], names=part.column_names)
         if table.unit is not None:
             rows = orders.first_rows(order, table, rows.filter(pc.is_valid(rows.column(orders.unit_of(table)))))
-        rows = rows.take(pc.sort_indices(rows.column(BUCKET)))
-        start, others, most = 0, part.num_rows - rows.num_rows, PIECE_BYTES // (rows.nbytes // (rows.num_rows or 1) + 1)
-        for counted in pc.value_counts(rows.column(BUCKET)).to_pylist() or [{"values": 0, "counts": 1}]:
-            end = start + counted["counts"]
-            for begin in range(start, end, max(most, 1)):
-                columns = [one.slice(begin, min(most, end - begin)) for one in rows.columns[:-1]]
-                named = {column_name(0, place): [_packed(one)] for place, one in enumerate(columns)}
-                facts = {BUCKET: [counted["values"]], TABLE: [number], OTHERS: [others]}
-                yield pa.RecordBatch.from_pydict({**facts, **named})
-                others = 0
-            start = end
+        others = part.num_rows - rows.num_rows
+        for bucket, bundle in [*orders.bundles(rows)] or [(0, rows.drop_columns(BUCKET))]:
+            named = {column_name(0, place): [_packed(one)] for place, one in enumerate(bundle.columns)}
+            yield pa.RecordBatch.from_pydict({BUCKET: [bucket], TABLE: [number], OTHERS: [others], **named})
+            others = 0
 
 
 def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
@@ -71,7 +65,7 @@ def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa
     counted = pc.value_counts(pa.chunked_array(chunks or [pa.nulls(0, pa.int64())]))
     counted = counted.take(pc.sort_indices(counted.field("values")))
     size = sum(rows.nbytes for rows, _ in tables) // max(sum(rows.num_rows for rows, _ in tables), 1) + 1
-    places = pc.divide(pc.cumulative_sum(counted.field("counts")), max(1, min(PIECE_ROWS, PIECE_BYTES // size)))
+    places = pc.divide(pc.cumulative_sum(counted.field("counts")), max(1, min(PIECE_ROWS, orders.BUNDLE // size)))
     pieces = pc.unique(places).to_pylist() or [0]
     for number, (rows, units) in enumerate(tables):
         own = places.take(pc.index_in(units, counted.field("values"))) if len(units) else pa.nulls(0, pa.int64())

@@ -18,7 +18,7 @@ from dpduck.engines.pieces import OTHERS, PIECE, packing, rows_name
 from dpduck.engines.task import PIECES, task_of
 from dpduck.trusted.private.contributions import UNIT
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.orders import BUCKET, PARTIAL, TABLE, Order, Sent, column_name
+from dpduck.trusted.rows.orders import ALIKE, BUCKET, GROUPS, PARTIAL, TABLE, Order, Sent, column_name
 from dpduck.values.errors import InternalError, Refusal
 
 TYPES = {
@@ -220,9 +220,7 @@ class SparkEngine:
             yield pa.ipc.open_stream(body).read_all()
 
     def _said(self, found: Any) -> Iterator[Sequence[Any]]:
-        """Yields rows of what tasks say, as they come; at once where the engine is in this process, and would run them
-        one by one.
-        """
+        """Yields what tasks say as it comes; at once where the engine is in this process: it would run them in turn."""
         if ".connect." in type(self._session).__module__:
             yield from found.toLocalIterator()
         else:
@@ -234,22 +232,22 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
     """Returns the rows that a job groups: those of its tables, or integers that were made of parts of them."""
     first = order.before or order
     named = [(places[one.sql], one, frames[one.sql]) for one in first.tables if one.rows is None]
-    if order.before is None:
+    if order.before is None or first.crowds is None:
         return _whole([_chosen(number, *one, order) for number, one in enumerate(named)], buckets)
     rows = _whole([_chosen(number, *one, first) for number, one in enumerate(named)], 1).drop(
         BUCKET, *([TABLE] if len(named) == 1 else [])
     )
-    columns = [(column_name(0, n), name, of) for n, (name, of) in enumerate(order.tables[0].columns)]
-    schema = ", ".join(f"{sent} {_spark_type(of)}" for sent, _, of in columns)
-    unit = next(Place("", ((sent, of),), sent) for sent, name, of in columns if name == UNIT)
-    made = rows.mapInArrow(task_of(order.before, "cut_task"), schema)
-    return made.selectExpr("*", f"{_bucket(unit, buckets)} AS {BUCKET}")
+    alike = f"hash({UNIT}) % {GROUPS}"
+    columns = f"*, CAST({alike} AS INTEGER) AS {ALIKE}, CAST({alike} % {buckets} AS BIGINT) AS {BUCKET}"
+    first, crowds = (
+        replace(one, stage_sql=f"SELECT {columns} FROM ({one.stage_sql})") for one in (first, first.crowds)
+    )
+    task = task_of(replace(first, crowds=crowds), "made_task")
+    return rows.mapInArrow(task, f"{BUCKET} bigint, {PARTIAL} binary")
 
 
 def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) -> tuple[Place, Any]:
-    """Returns the columns of a table that an order names, by number; of units with very many rows, the first in each
-    part.
-    """
+    """Returns the columns of a table that an order names, by number; of crowded units, the first rows of each part."""
     own = table.columns
     kept = frame if place.unit is None or place.every else frame.where(f"{_quoted(place.unit)} IS NOT NULL")
     rows = kept.selectExpr(*(f"{_quoted(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))
@@ -262,9 +260,7 @@ def _chosen(number: int, place: Place, table: Sent, frame: Any, order: Order) ->
 
 
 def _whole(named: Sequence[tuple[Place, Any]], buckets: int) -> Any:
-    """Returns the rows of all tables as one frame: each row has the columns of all, its bucket, and its table's
-    number.
-    """
+    """Returns the rows of all tables as one frame, with the columns of all, their bucket and their table's number."""
     whole = None
     for number, (place, rows) in enumerate(named):
         columns = [name for name, _ in place.columns]

@@ -25,16 +25,14 @@ SENT = (
 """In an order in which each imports only from those before it."""
 
 ORDERS, PIECES = "trusted.rows.orders", "engines.pieces"
-STREAMS = ("cut_task", "bundle_task", "answer_packed")
+STREAMS = ("cut_task", "made_task", "bundle_task", "answer_packed")
 FAILED = "counting failed"
 TASKS = 8
 """Worker processes that one process of an engine keeps: it may run so many tasks beside each other."""
 
 
 def _loader() -> Callable[[], Any]:
-    """Returns the function by which a task has dpduck's files, put there once for each process, and a pool of
-    workers.
-    """
+    """Returns the function that puts dpduck's files into a process, once, and gives their root, with its workers."""
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {

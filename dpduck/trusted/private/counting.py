@@ -201,7 +201,7 @@ def _answer(
     def stage(rows: str) -> str:
         return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading)
 
-    def cut(rows: str) -> str:
+    def cut(rows: str) -> tuple[str, str]:
         return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows)
 
     with counted(

@@ -33,11 +33,9 @@ from collections.abc import Mapping, Sequence
 
 from dpduck.trusted.private.contribution_sql import by_cell, by_unit, checked_columns, flag, value
 from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Known, bounded_rows_sql
+from dpduck.trusted.rows.orders import CROWDED
 
 UNITS = "dpduck_units"
-CROWDED = 1024
-"""A part keeps so many rows of a unit at least: fewer units are sorted then."""
-
 PERIOD, KEPT = "dpduck_period", "dpduck_kept"
 LONGEST_UNIT = 65_535
 """Bytes of a unit's text in a stream, as in rows/program.LONGEST_TEXT."""
@@ -84,19 +82,21 @@ def cut_sql(
     aggregates: Sequence[Contribution],
     max_rows: int,
     groups: int | None = None,
-) -> str:
-    """Of a part of the rows all that a stage over the whole could keep, so that no unit's rows are more than a task has
-    room for: a unit's first m rows of the whole are among its first m of each part, and what it keeps of its first C
-    cells is among the first m rows of each of its first C cells of the part. stage_sql over all parts is what it is
-    over all rows: the checks that were made here change nothing the second time.
+) -> tuple[str, str]:
+    """Returns a part of the rows with the columns of a stage over the whole, and of these all that it could keep.
+
+    So no unit's rows are more than a task has room for: a unit's first m rows of the whole are among its first m of
+    each part, and what it keeps of its first C cells is among the first m rows of each of its first C cells of the
+    part. stage_sql over all parts is what it is over all rows: checks that were made here change nothing there.
     """
+    made = f"SELECT {', '.join([*cells, *checked_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
     checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
     used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
     if groups is None or groups >= max_rows:
-        return bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
+        return made, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
     alike = ", ".join([UNIT, *cells])
     window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
-    return f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
+    return made, f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
 
 
 def arrivals_sql(

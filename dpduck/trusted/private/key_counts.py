@@ -61,7 +61,7 @@ def count_keys(
     def stage(rows: str) -> str:
         return stage_sql(rows, CELLS, (Contribution(""),), most, known=known)
 
-    def cut(rows: str) -> str:
+    def cut(rows: str) -> tuple[str, str]:
         return cut_sql(rows, CELLS, (Contribution(""),), job.rows.max_rows)
 
     with counted(cursor, scan, _rows(job, scan, division), parameters, division, workers, stage, {}, cut) as found:

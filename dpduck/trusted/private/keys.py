@@ -143,7 +143,7 @@ def read_groups(
     def stage(found: str) -> str:
         return stage_sql(found, cells, rows.aggregates, m, job.groups, known)
 
-    def cut(found: str) -> str:
+    def cut(found: str) -> tuple[str, str]:
         return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
 
     with counted(cursor, scan, sql, parameters | hashed, division, workers, stage, again, cut, texts=True) as found:

@@ -77,12 +77,12 @@ def counted_elsewhere(
     stage: Callable[[str], str],
     parameters: Mapping[str, object],
     workers: Workers,
-    cut: Callable[[str], str] | None = None,
+    cut: Callable[[str], tuple[str, str]] | None = None,
     key: int | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
     """Returns SQL of the counts, and a cursor that reads it.
 
-    cut: where rows are made to integers before whole units are grouped: what is kept of a part of the rows. key: where
+    cut: where rows are made to integers before whole units are grouped: what is kept of a part of them. key: where
     they cannot be, of the order by which a unit's first CROWD rows of each table are kept.
     """
     stage_sql = stage(asking.answered_sql)
@@ -91,10 +91,11 @@ def counted_elsewhere(
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
     order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if elsewhere.packed else key)
     if cut is not None and not elsewhere.packed:
-        before = replace(order, stage_sql=cut(asking.answered_sql))
+        before = replace(order, stage_sql=cut(asking.answered_sql)[0])
         integers = Sent(INTEGERS, types_of(carried_out(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")
-        order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, before)
+        crowds = Order((integers,), (), asking, cut(asking.sql)[1], given, passes, room)
+        order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, replace(before, crowds=crowds))
     nothing = carried_out(order, _no_rows(order.tables), workers)
     with added(cursor, nothing, _carried(elsewhere.carry, order, nothing.schema)) as counts:
         yield counts

@@ -25,6 +25,9 @@ BATCH = 65_536
 PART = 1 << 20
 """Rows of a part: crowded units are cut where there are so many."""
 
+BUNDLE = 1 << 21
+"""Bytes of a bundle, at most: an engine may pass on 4 MiB at once."""
+
 CROWD = 1 << 14
 """Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
 
@@ -32,11 +35,6 @@ _TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
     pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
 }  # fmt: skip
-_SENT_AS: Mapping[pa.DataType, pa.DataType] = {
-    pa.uint64(): pa.int64(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
-}  # fmt: skip
-"""Of types that an engine may not have; the 64 bits of a whole number travel as they are, whatever they mean there."""
-
 MEMORY = "4GiB"
 """What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
 
@@ -45,6 +43,10 @@ WAITING = 1 << 20
 
 TABLE, BUCKET, PARTIAL = "dpduck_table", "dpduck_bucket", "dpduck_partial"
 """What an engine calls the number of a row's table, the bucket of its unit, and what a task answers."""
+
+ALIKE, GROUPS, CROWDED = "dpduck_alike", 1 << 16, 1024
+"""By what units are grouped, in how many groups, and how many rows of a group are no crowd: so many of a unit are kept
+of a part at least, since fewer units are sorted then."""
 
 _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
@@ -72,8 +74,8 @@ class Order:
 
     stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
     must be sure to have (workers.least_room), so that each row is computed there where it would be here.
-    before: what is done to parts of the rows first, whose answers are then the rows. key: of the order by which CROWD
-    rows of a unit are kept in each table, None where all are.
+    before: what is done to parts of the rows first, whose answers are then the rows. crowds: what keeps of these all
+    that could count. key: of the order by which CROWD rows of a unit are kept in each table, None where all are.
     """
 
     tables: tuple[Sent, ...]
@@ -84,20 +86,20 @@ class Order:
     passes: str
     room: int
     before: Order | None = None
+    crowds: Order | None = None
     key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
-        """Returns the order as values of the standard library and pyarrow, as it travels; what is done before it does
-        not.
-        """
+        """Returns the order as it travels, values of the standard library and pyarrow, without what is done before."""
         return asdict(replace(self, before=None))
 
 
 def order_from(plain: Mapping[str, Any]) -> Order:
     """Returns the order that Order.plain wrote."""
     tables = tuple(Sent(**table) for table in plain["tables"])
-    stages = tuple(map(_asking, plain["stages"]))
-    return Order(**{**plain, "tables": tables, "stages": stages, "asking": _asking(plain["asking"])})
+    stages, crowds = tuple(map(_asking, plain["stages"])), plain["crowds"]
+    crowds = None if crowds is None else order_from(crowds)
+    return Order(**{**plain, "tables": tables, "stages": stages, "asking": _asking(plain["asking"]), "crowds": crowds})
 
 
 def _asking(plain: Mapping[str, Any]) -> Asking:
@@ -118,13 +120,11 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
     with duckdb.connect(":memory:", config=CONFIG | limits) as connection:
         given = iter(rows)
         for number, table in enumerate(order.tables):
-            own = first_rows(order, table, next(given)) if table.rows is None else _public(table.rows)
+            own = first_rows(order, table, next(given)) if table.rows is None else read_bytes(table.rows)
             _lay(connection, table, own, f"{_GIVEN}_{number}", numbered=bool(order.stages))
-        reader.run(connection, "SET TimeZone = 'UTC'")
-        reader.run(connection, f"SET disabled_optimizers = '{order.passes}'")
-        reader.run(connection, reader.BUILT_IN_ONLY)
-        reader.run(connection, reader.SMALL_BUFFER)
-        reader.run(connection, "SET lock_configuration = true")
+        settings = ("SET TimeZone = 'UTC'", f"SET disabled_optimizers = '{order.passes}'", reader.BUILT_IN_ONLY)
+        for setting in (*settings, reader.SMALL_BUFFER, "SET lock_configuration = true"):
+            reader.run(connection, setting)
         with answered(connection, order.stages, order.asking, workers) as (second, own_parameters):
             given_parameters = {**own_parameters, **order.parameters}
             return pa.concat_tables(reader.batches(second, order.stage_sql, given_parameters, BATCH))
@@ -136,7 +136,7 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
     same in every column, the sign of 0 included.
     """
-    if order.key is None or table.unit is None or not len(_crowds(table, rows, CROWD + 1)):
+    if order.key is None or table.unit is None or not len(_many(rows.column(unit_of(table)), CROWD + 1)):
         return rows
     names = [f"dpduck_{number}" for number in range(len(table.columns))]
     unit = names[unit_of(table)]
@@ -160,25 +160,17 @@ def unit_of(table: Sent) -> int:
     return [name for name, _ in table.columns].index(str(table.unit))
 
 
-def _crowds(table: Sent, rows: pa.Table, least: int) -> pa.Array:
-    """Returns the units that have so many rows."""
-    counted = pc.value_counts(rows.column(unit_of(table)))
+def _many(column: pa.ChunkedArray, least: int) -> pa.Array:
+    """Returns the values that so many rows have."""
+    counted = pc.value_counts(column)
     return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
-
-
-def _public(rows: bytes) -> pa.Table:
-    return pa.ipc.open_stream(rows).read_all()
 
 
 def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
     """Puts rows under a table's name, as its types; numbered: as a table of which rowid tells rows apart."""
     database, schema, _ = table.parts
     named = [f"dpduck_{number}" for number in range(len(table.columns))]
-    columns = [
-        _viewed(column, pa.uint64()) if type_name == "UBIGINT" and column.type == pa.int64() else whole_texts(column)
-        for column, (_, type_name) in zip(rows.columns, table.columns, strict=True)
-    ]
-    whole = pa.Table.from_arrays(columns, names=named)
+    whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
     reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quoted(database)}")
     reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}.{quoted(schema)}")
     typed = ", ".join(
@@ -188,10 +180,6 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     connection.register(name, whole)
     kind = "TABLE" if numbered else "VIEW"
     reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")
-
-
-def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], type=kind)
 
 
 def whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -205,21 +193,13 @@ def _whole_text(chunk: pa.Array) -> pa.Array:
     try:
         chunk.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array(map(_text, chunk.cast(pa.large_binary()).to_pylist()), chunk.type)
+        texts = [(one, (one or b"").decode(errors="ignore")) for one in chunk.cast(pa.large_binary()).to_pylist()]
+        return pa.array([text if text.encode() == one else None for one, text in texts], chunk.type)
     return chunk
 
 
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """Returns the sums of an order over the rows of a task, each batch of them as bytes: the engine looks into none of
-    it.
-    """
+    """Returns the sums of an order over the rows of a task, each batch as bytes: the engine looks into none of it."""
     order = order_from(plain)
     found = carried_out(order, _by_table(order, given), workers)
     said = pa.array(map(to_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
@@ -227,8 +207,10 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
 
 
 def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
-    """Returns rows of several tables in one, apart."""
+    """Returns rows of several tables in one, apart; those of one table, out of their bundles."""
     rows, private = [], [table for table in order.tables if table.rows is None]
+    if PARTIAL in given.column_names:
+        return [pa.concat_tables(read_bytes(body.as_buffer()) for body in given[PARTIAL])]
     for number, table in enumerate(private):
         own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
         rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
@@ -236,20 +218,51 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Returns what an order keeps of parts of the rows, as columns that an engine groups by the unit.
+    """Returns the rows of a table of parts of which an order's key keeps the first of each unit, as they are.
 
-    An order with a key keeps rows of its one table as they are: the first of each unit. Those of crowds wait for the
-    next part, as long as there is room.
+    Those of crowds wait for the next part, as long as there is room.
     """
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
-        if order.key is None:
-            kept = _integers(order, rows, workers)
-        else:
-            kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
+        kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
         yield from kept.to_batches(max_chunksize=BATCH)
     for rows in waiting:
         yield from rows.to_batches(max_chunksize=BATCH)
+
+
+def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
+    """Yields what an order makes of parts of the rows in bundles, by the bucket of a row's unit, which comes last."""
+    order = order_from(plain)
+    for rows in parts(given):
+        for bucket, bundle in bundles(_cut(order, carried_out(order, _by_table(order, rows), workers), workers)):
+            (batch,) = bundle.combine_chunks().to_batches()
+            yield pa.RecordBatch.from_pydict({BUCKET: [bucket], PARTIAL: pa.array([to_bytes(batch)], pa.binary())})
+
+
+def _cut(order: Order, made: pa.Table, workers: Workers) -> pa.Table:
+    """Returns rows that were made, but of units that may have very many those alone that are kept.
+
+    Units of one ALIKE are counted together: where these have few rows, each has.
+    """
+    many = _many(made.column(ALIKE), CROWDED + 1)
+    if order.crowds is None or not len(many):
+        return made.drop_columns(ALIKE)
+    crowded = pc.is_in(made.column(ALIKE), value_set=many)
+    rows, others = made.filter(crowded).drop_columns([ALIKE, BUCKET]), made.filter(pc.invert(crowded))
+    kept = carried_out(order.crowds, [rows], workers).select(made.column_names).cast(made.schema)
+    return pa.concat_tables([others, kept]).drop_columns(ALIKE)
+
+
+def bundles(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yields rows by their last column, the bucket, without it: as bytes, which are few, they go from task to task."""
+    rows = rows.combine_chunks()  # of one chunk both take a quarter of the time
+    rows = rows.take(pc.sort_indices(rows.column(BUCKET)))
+    start, most = 0, max(1, BUNDLE // (rows.nbytes // (rows.num_rows or 1) + 1))
+    for counted in pc.value_counts(rows.column(BUCKET)).to_pylist():
+        end = start + counted["counts"]
+        for begin in range(start, end, most):
+            yield counted["values"], rows.slice(begin, min(most, end - begin)).drop_columns(BUCKET)
+        start = end
 
 
 def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -268,20 +281,11 @@ def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Tab
     """Returns the first rows of units, and apart from them those of crowds, if these are not too many."""
     (table,) = order.tables
     kept = first_rows(order, table, rows)
-    crowds = _crowds(table, kept, CROWD)
+    crowds = _many(kept.column(unit_of(table)), CROWD)
     if not len(crowds) or len(crowds) * CROWD > WAITING:
         return kept, []
     waits = pc.is_in(kept.column(unit_of(table)), value_set=crowds)
     return kept.filter(pc.invert(waits)), [kept.filter(waits)]
-
-
-def _integers(order: Order, rows: pa.Table, workers: Workers) -> pa.Table:
-    found = carried_out(order, _by_table(order, rows), workers)
-    columns = []
-    for column in found.columns:
-        kind = _SENT_AS.get(column.type, column.type)
-        columns.append(_viewed(column, kind) if column.type == pa.uint64() else column.cast(kind))
-    return pa.Table.from_arrays(columns, names=[column_name(0, n) for n in range(len(columns))])
 
 
 def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
@@ -299,6 +303,11 @@ def to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
         writer.write_batch(batch)
     found: bytes = sink.getvalue().to_pybytes()
     return found
+
+
+def read_bytes(body: bytes | pa.Buffer) -> pa.Table:
+    """Returns the rows that bytes of Arrow are."""
+    return pa.ipc.open_stream(body).read_all()
 
 
 def column_name(table: int, column: int) -> str:

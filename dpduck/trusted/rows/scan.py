@@ -279,16 +279,16 @@ def counted(
     workers: Workers | None,
     stage: Callable[[str], str],
     given: Parameters = MappingProxyType({}),
-    cut: Callable[[str], str] | None = None,
+    cut: Callable[[str], tuple[str, str]] | None = None,
     *,
     texts: bool = False,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Parameters]]:
     """Returns SQL of the counts of rows, a cursor that reads it, and its parameters.
 
     sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
-        here. stage: SQL of counts over SQL of rows. given: further parameters of it. cut: SQL of the rows that it could
-        keep, over SQL of a part of the rows (counting_stage.cut_sql). texts: whether the SQL has texts or bytes among
-        its columns besides the unit and what the worker gets.
+        here. stage: SQL of counts over SQL of rows. given: further parameters of it. cut: SQL of a part of the rows,
+        and over it of what it could keep (counting_stage.cut_sql). texts: whether the SQL has texts or bytes among its
+        columns besides the unit and what the worker gets.
     """
     with ExitStack() as stack:
         if workers is None:
