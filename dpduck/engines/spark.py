@@ -232,11 +232,13 @@ def _cut(frames: dict[str, Any], places: dict[str, Place], buckets: int, order: 
     """Returns the rows that a job groups: those of its tables, or integers that were made of parts of them."""
     first = order.before or order
     named = [(places[one.sql], one, frames[one.sql]) for one in first.tables if one.rows is None]
-    if order.before is None or first.crowds is None:
+    if order.before is None:
         return _whole([_chosen(number, *one, order) for number, one in enumerate(named)], buckets)
     rows = _whole([_chosen(number, *one, first) for number, one in enumerate(named)], 1).drop(
         BUCKET, *([TABLE] if len(named) == 1 else [])
     )
+    if first.crowds is None:
+        raise InternalError(reader.FAILED)
     alike = f"hash({UNIT}) % {GROUPS}"
     columns = f"*, CAST({alike} AS INTEGER) AS {ALIKE}, CAST({alike} % {buckets} AS BIGINT) AS {BUCKET}"
     first, crowds = (

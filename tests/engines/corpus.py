@@ -92,6 +92,8 @@ STATEMENTS = {
     "GROUP BY sex",
     "keys": _KEYS + "sex, ward, count(*) FROM lake.db.visits GROUP BY sex, ward",
     "computed keys": _KEYS + "upper(ward) AS w, count(*) FILTER (WHERE age > 20) AS n FROM lake.db.visits GROUP BY w",
+    "keys of what a worker reads": _KEYS + "ward, count(*) FROM lake.db.visits "
+    "WHERE age // 7 = 3 OR regexp_matches(ward, '^n[oö]') GROUP BY ward",
     "summary": "CREATE PRIVATE VIEW summary_of_visits OPTIONS (epsilon = 1, summary = 'filter_priority', "
     "summary_size = 50) AS SELECT age, ward, count(*) AS n FROM lake.db.visits GROUP BY age, ward",
     "synthetic": "CREATE PRIVATE TABLE made_up OPTIONS (epsilon = 1, mechanism = 'mwem', rows = 100) AS "

@@ -108,6 +108,17 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sorted(con.sql(asked).fetchall()) == sorted(expected)
 
 
+def test_bundles_are_no_larger_where_rows_differ() -> None:
+    """One unit's long texts, in one bucket, make more bundles and no larger ones; every row is in one of them."""
+    texts = ["short"] * 5000 + ["x" * 65_535] * 100
+    rows = pa.table({"text": texts, "row": range(5100), orders.BUCKET: [n % 3 for n in range(5000)] + [1] * 100})
+    found = list(orders.bundles(rows))
+    assert max(bundle.nbytes for _, bundle in found) <= orders.BUNDLE
+    assert sorted((n, bucket) for bucket, one in found for n in one["row"].to_pylist()) == sorted(
+        zip(range(5100), rows[orders.BUCKET].to_pylist(), strict=True)
+    )
+
+
 POLICY = (
     "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT {} MAX ROWS 40, BUDGET (epsilon = 1000), DOMAIN kind IN (0, 1, 2, 3))"
 )

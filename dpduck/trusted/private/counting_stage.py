@@ -96,7 +96,8 @@ def cut_sql(
         return made, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
     alike = ", ".join([UNIT, *cells])
     window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
-    return made, f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
+    kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
+    return kept, kept  # of each part at once: keys are texts, and no unit has more of them there than count
 
 
 def arrivals_sql(

@@ -26,7 +26,7 @@ PART = 1 << 20
 """Rows of a part: crowded units are cut where there are so many."""
 
 BUNDLE = 1 << 21
-"""Bytes of a bundle, at most: an engine may pass on 4 MiB at once."""
+"""Bytes of a bundle of several rows, at most: an engine may pass on 4 MiB at once."""
 
 CROWD = 1 << 14
 """Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
@@ -140,9 +140,7 @@ def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
         return rows
     names = [f"dpduck_{number}" for number in range(len(table.columns))]
     unit = names[unit_of(table)]
-    signs = [
-        f"signbit({name})" for name, (_, kind) in zip(names, table.columns, strict=True) if kind in ("FLOAT", "DOUBLE")
-    ]
+    signs = [f"signbit(dpduck_{n})" for n, (_, kind) in enumerate(table.columns) if kind in ("FLOAT", "DOUBLE")]
     ranked = ", ".join([f"hash(CAST($key AS UBIGINT), {', '.join(names)})", *names, *signs])
     columns = [*map(whole_texts, rows.columns[: len(names)]), pa.array(range(rows.num_rows), pa.int64())]
     whole = pa.Table.from_arrays(columns, names=[*names, _PLACE])
@@ -173,10 +171,7 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
     reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quoted(database)}")
     reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}.{quoted(schema)}")
-    typed = ", ".join(
-        f"CAST({given} AS {type_name}) AS {quoted(column)}"
-        for given, (column, type_name) in zip(named, table.columns, strict=True)
-    )
+    typed = ", ".join(f"CAST(dpduck_{n} AS {of}) AS {quoted(column)}" for n, (column, of) in enumerate(table.columns))
     connection.register(name, whole)
     kind = "TABLE" if numbered else "VIEW"
     reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")
@@ -202,8 +197,7 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
     """Returns the sums of an order over the rows of a task, each batch as bytes: the engine looks into none of it."""
     order = order_from(plain)
     found = carried_out(order, _by_table(order, given), workers)
-    said = pa.array(map(to_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())
-    return pa.Table.from_pydict({PARTIAL: said})
+    return pa.Table.from_pydict({PARTIAL: pa.array(map(to_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())})
 
 
 def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
@@ -218,10 +212,7 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of a table of parts of which an order's key keeps the first of each unit, as they are.
-
-    Those of crowds wait for the next part, as long as there is room.
-    """
+    """Returns the first rows of each unit by an order's key; those of crowds wait for the next part, if there is room."""
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
         kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
@@ -245,8 +236,10 @@ def _cut(order: Order, made: pa.Table, workers: Workers) -> pa.Table:
     Units of one ALIKE are counted together: where these have few rows, each has.
     """
     many = _many(made.column(ALIKE), CROWDED + 1)
-    if order.crowds is None or not len(many):
+    if not len(many):
         return made.drop_columns(ALIKE)
+    if order.crowds is None:
+        raise InternalError(reader.FAILED)
     crowded = pc.is_in(made.column(ALIKE), value_set=many)
     rows, others = made.filter(crowded).drop_columns([ALIKE, BUCKET]), made.filter(pc.invert(crowded))
     kept = carried_out(order.crowds, [rows], workers).select(made.column_names).cast(made.schema)
@@ -257,12 +250,17 @@ def bundles(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yields rows by their last column, the bucket, without it: as bytes, which are few, they go from task to task."""
     rows = rows.combine_chunks()  # of one chunk both take a quarter of the time
     rows = rows.take(pc.sort_indices(rows.column(BUCKET)))
-    start, most = 0, max(1, BUNDLE // (rows.nbytes // (rows.num_rows or 1) + 1))
+    start = 0
     for counted in pc.value_counts(rows.column(BUCKET)).to_pylist():
-        end = start + counted["counts"]
-        for begin in range(start, end, most):
-            yield counted["values"], rows.slice(begin, min(most, end - begin)).drop_columns(BUCKET)
-        start = end
+        waiting = [rows.slice(start, counted["counts"]).drop_columns(BUCKET)]
+        while waiting:
+            part = waiting.pop()
+            half = part.num_rows // 2 if part.nbytes > BUNDLE else 0
+            if half:
+                waiting += [part.slice(half), part.slice(0, half)]
+            else:
+                yield counted["values"], part
+        start += counted["counts"]
 
 
 def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
