@@ -212,7 +212,7 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Returns the first rows of each unit by an order's key; those of crowds wait for the next part, if there is room."""
+    """Returns the first rows of each unit by an order's key; those of crowds wait for the next part, if it has room."""
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
         kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
