@@ -76,10 +76,8 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
         f"SELECT ifnull(strlen(text), 9) AS cell, hash(text, real) AS {contributions.ORDER}, "
         f"unit AS {contributions.UNIT} FROM {TABLE.sql}"
     )
-    made_sql, kept_sql = (
-        cut_sql(rows_sql, {"cell": 5}, (), 40)[0],
-        cut_sql("FROM made.main.rows", {"cell": 5}, (), 40)[1],
-    )
+    made_sql, _ = cut_sql(rows_sql, {"cell": 5}, (), 40)
+    _, kept_sql = cut_sql("FROM made.main.rows", {"cell": 5}, (), 40)
     alike = f"hash({contributions.UNIT}) % {orders.GROUPS}"
     columns = f"*, CAST({alike} AS INTEGER) AS {orders.ALIKE}, CAST({alike} % 7 AS BIGINT) AS {orders.BUCKET}"
     types = (("cell", "BIGINT"), (contributions.UNIT, "BIGINT"), (contributions.ORDER, "UBIGINT"))
@@ -91,7 +89,7 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(rows.nbytes for _, rows in bundles) <= orders.BUNDLE
     buckets = {unit: bucket for bucket, rows in bundles for unit in rows[contributions.UNIT].to_pylist()}
     whole = pa.concat_tables(rows for _, rows in bundles)
-    assert all({buckets[unit]} == {bucket} for bucket, rows in bundles for unit in rows[contributions.UNIT].to_pylist())
+    assert all(buckets[unit] == bucket for bucket, rows in bundles for unit in rows[contributions.UNIT].to_pylist())
     parts = -(-given.num_rows // orders.PART)
     counted = dict(
         zip(*(column.to_pylist() for column in whole[contributions.UNIT].value_counts().flatten()), strict=True)

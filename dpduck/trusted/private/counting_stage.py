@@ -97,7 +97,7 @@ def cut_sql(
     alike = ", ".join([UNIT, *cells])
     window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
     kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
-    return kept, kept  # of each part at once: keys are texts, and no unit has more of them there than count
+    return kept, kept  # every part is cut: keys may be long texts, of which no unit shall send more than could count
 
 
 def arrivals_sql(
