@@ -16,8 +16,9 @@ from dpduck.algebra.margin_tree import margin_tree
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.measure import MwemAsks
-from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
+from dpduck.mechanisms.synthetic.mwem import Method, synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.choose import plan_workload
 from dpduck.planning.plan import noisy_queries

@@ -40,8 +40,8 @@ from benchmarks.papers._synthetic_data import (
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
 from dpduck.mechanisms.synthetic.multiplicative import replayed
-from dpduck.mechanisms.synthetic.mwem import Method, Pool
-from dpduck.mechanisms.synthetic.pool import parities
+from dpduck.mechanisms.synthetic.mwem import Method
+from dpduck.mechanisms.synthetic.pool import Pool, parities
 from dpduck.mechanisms.synthetic.schedule import (
     Schedule,
     mean_absolute,

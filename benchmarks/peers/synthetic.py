@@ -38,7 +38,8 @@ from benchmarks.papers._synthetic_data import (
 )
 from benchmarks.peers._synthetic_peers import print_mbi, python_of, smartnoise
 from dpduck.mechanisms.synthetic.distribution import Distribution
-from dpduck.mechanisms.synthetic.mwem import Method, Pool
+from dpduck.mechanisms.synthetic.mwem import Method
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
 from dpduck.trusted.operators import Family
 from dpduck.values.accounting import rho_of

@@ -25,14 +25,7 @@ from dpduck.frontend.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEa
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.released_rows import label_array
-from dpduck.mechanisms.synthetic.distribution import (
-    Distribution,
-    Words,
-    conditional,
-    kept_zeros,
-    uniform,
-    zero_tables,
-)
+from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional, kept_zeros, uniform, zero_tables
 from dpduck.mechanisms.synthetic.junction import Members, spread
 from dpduck.mechanisms.synthetic.pool import LARGEST_ZEROS
 from dpduck.mechanisms.synthetic.request import SyntheticRequest

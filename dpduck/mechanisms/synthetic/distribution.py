@@ -154,7 +154,7 @@ def kept_zeros(
 def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, ...]:
     """Returns cliques that hold these sets and all attributes; one for each part if that has no more cells."""
     found: list[Members] = []
-    cliques = eliminated(sizes, sets).cliques()
+    cliques = eliminated(tuple(sizes), frozenset(sets)).cliques()
     for group in connected(len(sizes), sets):
         inside = [clique for clique in cliques if group.issuperset(clique)]
         joint = prod(sizes[attribute] for attribute in group)

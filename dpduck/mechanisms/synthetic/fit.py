@@ -301,14 +301,18 @@ def fit(
 def _line_search(
     problem: FitProblem, ray: Ray, step: float, reference: float
 ) -> tuple[Point, Sequence[FloatArray], float] | None:
-    """Returns the first of step, step/2, step/4, .. that lowers F enough, with its logarithms; None where none does."""
+    """Returns the first step that lowers F enough, with its logarithms; None where none does.
+
+    After one that does not, the lowest point of the parabola through both is tried: a half of the step at most.
+    """
     for _ in range(60):
         tried = [one - step * other for one, other in zip(ray.logarithms, ray.slopes, strict=True)]
         after = problem.point(ray.point.parameters - step * ray.slope, tried)
         promised = -inner(after.margins, ray.slope)  # <slope, old margins> is 0
         if after.value <= reference - ENOUGH * promised:
             return after, tried, step
-        step /= 2
+        bend = after.value - ray.point.value + promised
+        step *= min(1 / 2, max(1 / 32, promised / (2 * bend))) if bend > 0 else 1 / 2
     return None
 
 
@@ -357,7 +361,7 @@ def observed_marginal(family: Family, values: NDArray[np.int64], variance: float
     return Observation(family.attributes, values.reshape(family.shape).astype(np.float64), variance)
 
 
-def total_of(observations: list[Observation], first: float, variance: float, expected: int | None) -> float:
+def total_of(observations: Sequence[Observation], first: float, variance: float, expected: int | None) -> float:
     """Returns the number of records: a noisy total and the sums of noisy marginals, weighted by variance; at least 1.
 
     expected: a public guess, which the estimate stays within a factor of 2 of.

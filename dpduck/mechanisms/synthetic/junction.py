@@ -7,7 +7,7 @@ Fronts that lie in no other are the cliques. A clique's separator is what it sha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
@@ -80,14 +80,15 @@ def _bits(number: int) -> list[int]:
     return found
 
 
-def eliminated(sizes: Sequence[int], sets: Iterable[Members]) -> Elimination:
+@lru_cache(maxsize=16)  # what a round fits is what the next one asks about
+def eliminated(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
     """Returns an order with few cells in its fronts: the better of two greedy ones, by cells and by connections."""
     graph = [1 << place for place in range(len(sizes))]
     for attributes in sets:
         front = sum(1 << attribute for attribute in attributes)
         for attribute in attributes:
             graph[attribute] |= front
-    return min((_greedy(tuple(sizes), graph, weigh) for weigh in (_weight, _fill)), key=lambda one: one.cells)
+    return min((_greedy(sizes, graph, weigh) for weigh in (_weight, _fill)), key=lambda one: one.cells)
 
 
 def _weight(sizes: Sequence[int], graph: Sequence[int], front: int) -> tuple[float, float]:

@@ -19,8 +19,9 @@ from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, Steps
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Component, Distribution, fit_tables, kept_zeros
 from dpduck.mechanisms.synthetic.fit import Observation
-from dpduck.mechanisms.synthetic.mwem import Pool, synthesise
+from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import Fit, fits_of
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.plan import noisy_queries

@@ -14,8 +14,8 @@ from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, kept_zeros, needed_cells
-from dpduck.mechanisms.synthetic.mwem import Method, Pool
-from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, candidates, pool_of
+from dpduck.mechanisms.synthetic.mwem import Method
+from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, Pool, candidates, pool_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import (
     RECORDS,
@@ -194,17 +194,8 @@ def _mwem(request: SyntheticRequest) -> Fit:
     pure = base.price.charge.epsilon is not None
     amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
     share = options.choice_share or (Fraction(1, 2) if not pool.whole else Fraction(1, 4) if pure else Fraction(1, 10))
-    first = len(pool.first)
-    schedule = Schedule(
-        pure,
-        amount,
-        base.rows.unit_bound,
-        1,
-        share,
-        first,
-        options.first_share if first else Fraction(0),
-        options.adaptive,
-    )
+    first, first_share = len(pool.first), options.first_share if pool.first else Fraction(0)
+    schedule = Schedule(pure, amount, base.rows.unit_bound, 1, share, first, first_share, options.adaptive)
     records, shapes = _records(request), [family.shape for family in pool.workload]
     rounds = options.rounds
     if rounds is None and pool.whole:

@@ -1,19 +1,23 @@
-"""From a request for synthetic rows to the candidates that MWEM and annealed rounds choose from."""
+"""Candidates that MWEM and annealed rounds choose from: from a request, and which of them a round may ask."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.frontend.select.request import Key
-from dpduck.mechanisms.synthetic.distribution import kept_zeros
-from dpduck.mechanisms.synthetic.mwem import Pool
+from dpduck.mechanisms.synthetic.distribution import Distribution, kept_zeros
+from dpduck.mechanisms.synthetic.junction import Members, eliminated
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.trusted.operators import Family
-from dpduck.values.arrays import IntegerArray
+from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 
 LARGEST_HISTOGRAM = 1 << 22
@@ -24,6 +28,53 @@ MOST_CELLS = 1 << 22
 """Cells of all candidates of annealed rounds."""
 
 MOST_QUERIES = 20_000_000
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What may be asked: the workload's families, then those asked before the rounds, last the number of records.
+
+    whole: candidates are the workload's families as a whole, which are marginals then; else their queries. weights: of
+    the workload's families in choices, in units of 1/WEIGHT; none for 1 each. zeros: where no row can be.
+    """
+
+    sizes: tuple[int, ...]
+    workload: tuple[Family, ...]
+    first: tuple[Family, ...]
+    whole: bool
+    weights: tuple[int, ...] = ()
+    zeros: tuple[ImpossibleCells, ...] = ()
+
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """Returns all of them, in the order of their numbers."""
+        return (*self.workload, *self.first, Family((), ()))
+
+    @property
+    def all_weights(self) -> tuple[int, ...]:
+        """Of all families; those before the rounds and the number of records are never chosen."""
+        return (*self.weights, *(1 for _ in self.first), 1) if self.weights else ()
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Returns the first query of each family, and the number of queries."""
+        return np.cumsum([0, *(family.rows for family in self.families)])
+
+    @cached_property
+    def asked(self) -> tuple[tuple[int, ...], ...]:
+        """Returns the marginals that the workload's families speak of."""
+        return tuple(dict.fromkeys(family.attributes for family in self.workload))
+
+    @cached_property
+    def plain(self) -> bool:
+        """Tells whether the workload's queries are the cells of different marginals, one marginal after the other."""
+        return len(self.asked) == len(self.workload) and all(family.is_marginal for family in self.workload)
+
+    @cached_property
+    def owners(self) -> NDArray[np.int64]:
+        """Returns the family of each candidate; of those that are not of the workload too."""
+        numbers = np.arange(len(self.families))
+        return numbers if self.whole else np.repeat(numbers, np.diff(self.starts))
 
 
 def pool_of(request: SyntheticRequest) -> Pool:
@@ -117,3 +168,65 @@ def candidates(
         if len(attributes) == 1 or (total <= MOST_CELLS and cells[attributes] <= min(largest, loudest)):
             kept.append(attributes)
     return sorted(kept)
+
+
+# What a round may ask, and what is thought of it.
+
+
+def allowed(pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool) -> NDArray[np.bool_]:
+    """Lists families of the workload whose question leaves the tables within bounds: by sizes and past choices.
+
+    used: of the price, so that one large table does not keep all others out. Where rounds anneal, pairs are candidates,
+    and those of three and more columns are such as answers connect already: most of the others' time for no less error.
+    """
+    found, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
+    if prod(pool.sizes) <= largest:
+        found[: len(pool.workload)] = True
+        return found
+    asked = [*asked, *(one.members for one in pool.zeros)]
+    elimination = eliminated(pool.sizes, frozenset(asked))
+    near = [1 << attribute for attribute in range(len(pool.sizes))]
+    for attributes in asked:
+        for attribute in attributes:
+            near[attribute] |= sum(1 << one for one in attributes)
+    for number, family in enumerate(pool.workload):
+        if anneals and len(family.attributes) > 2 and not _hangs(family.attributes, near):
+            continue
+        cells = elimination.cells_with(family.attributes)
+        found[number] = cells <= limit or cells == elimination.cells
+    return found
+
+
+def _hangs(attributes: Members, near: Sequence[int]) -> bool:
+    """Tells whether attributes are connected among themselves. near: for each attribute its neighbours' bits."""
+    wanted = sum(1 << attribute for attribute in attributes)
+    reached, grown = 0, 1 << attributes[0]
+    while grown != reached:
+        reached = grown
+        for attribute in attributes:
+            if reached >> attribute & 1:
+                grown |= near[attribute] & wanted
+    return reached == wanted
+
+
+def apart(pool: Pool, asked: Members) -> NDArray[np.bool_]:
+    """Lists families that share a column at most with what was asked."""
+    return np.array([len(set(asked).intersection(family.attributes)) < 2 for family in pool.families])
+
+
+def estimated(
+    pool: Pool, distribution: Distribution, records: float, allowed: NDArray[np.bool_] | None = None
+) -> FloatArray:
+    """Returns what the distribution says of every query that may be asked; nothing of the others."""
+    numbers = range(len(pool.workload)) if allowed is None else np.flatnonzero(allowed).tolist()
+    found = np.zeros(int(pool.starts[-1]))
+    if pool.plain and len(numbers) == len(pool.workload):
+        answers = distribution.flat_marginals(pool.asked)
+        answers *= records
+        found[: len(answers)] = answers
+        return found
+    marginals = distribution.marginals(list(dict.fromkeys(pool.workload[number].attributes for number in numbers)))
+    for number in numbers:
+        family, start = pool.workload[number], int(pool.starts[number])
+        found[start : start + family.rows] = records * family.answers(marginals[family.attributes])
+    return found

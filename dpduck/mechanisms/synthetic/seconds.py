@@ -14,7 +14,8 @@ import numpy as np
 from dpduck.mechanisms.synthetic.distribution import GOLDEN, STEPS, cliques_of
 from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES, Observation
 from dpduck.mechanisms.synthetic.junction import Members, eliminated
-from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method, Pool
+from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute, pair_noise
 from dpduck.planning.plan import Plan
 from dpduck.trusted.noise.law import NoiseKind
@@ -112,7 +113,7 @@ def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -
     for number in range(rounds):
         asked.append(sets[int((number + 1) * GOLDEN % 1 * len(sets))])
         if number * MOMENTS // rounds < (number + 1) * MOMENTS // rounds:
-            elimination = eliminated(pool.sizes, asked)
+            elimination = eliminated(pool.sizes, frozenset(asked))
             cells = min(prod(pool.sizes), elimination.cells)
             if cells > method.largest:
                 return [*found, *[float(method.largest)] * (MOMENTS - len(found))]

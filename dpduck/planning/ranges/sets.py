@@ -154,13 +154,7 @@ def plan_own_matrix(
     begin = perf_counter()
     part = plan_matrix(asked, entries, noise, amount, unit_bound)
     measured = Plan(
-        part.strategy,
-        noise,
-        workload,
-        part.measurements,
-        (),
-        note=part.note,
-        planning_seconds=perf_counter() - begin,
+        part.strategy, noise, workload, part.measurements, (), note=part.note, planning_seconds=perf_counter() - begin
     )
     return (RangeSetsPlan(measured, (part,)),)
 

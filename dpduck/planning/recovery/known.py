@@ -78,11 +78,6 @@ class Knowledge:
         self._kinds = [Kinds.of(axis, [one.along.get(i) for one in seen]) for i, axis in enumerate(self._axes)]
         self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], Block] = {}
 
-    @property
-    def largest_block(self) -> int:
-        """Tells how many atoms the largest block has, over all axes."""
-        return prod(len(axis.sizes) for axis in self._axes)
-
     def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> Found:
         """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others.
 

@@ -9,7 +9,7 @@ import numpy as np
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.mechanisms.synthetic.fit import coefficients_of, observed_query
 from dpduck.mechanisms.synthetic.multiplicative import replay_order
-from dpduck.mechanisms.synthetic.mwem import Pool
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 
 

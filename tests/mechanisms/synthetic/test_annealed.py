@@ -6,16 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
 import pytest
 
 from benchmarks.peers._wide_tables import made
 from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, ours, picked, price_of
 from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.mechanisms.synthetic.mwem import Method, Pool, _allowed
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE
+from dpduck.mechanisms.synthetic.mwem import MOST_TOGETHER, synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
-from dpduck.mechanisms.synthetic.pool import candidates
+from dpduck.mechanisms.synthetic.pool import Pool, allowed, candidates
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
 from dpduck.trusted.operators import Family
+from tests.mechanisms.synthetic.oracles import SeededOracle
 from tests.support.clinics import Clinic
 
 NAMES = [f"c{number}" for number in range(12)]
@@ -128,12 +131,11 @@ def test_tables_stay_within_their_bound() -> None:
     sizes = (10,) * 6
     families = tuple(Family(pair, (10, 10)) for pair in combinations(range(6), 2))
     pool, asked = Pool(sizes, families, (), True), [(0, 1), (1, 2), (2, 3)]
-    allowed = dict(zip(combinations(range(6), 2), _allowed(pool, Method(largest=300), asked, 1.0), strict=False))
-    assert allowed[0, 1] and allowed[2, 3] and allowed[4, 5]
-    assert not allowed[0, 3]
-    assert not any(
-        _allowed(pool, Method(largest=300), asked, 0.1)[list(allowed).index(pair)] for pair in [(0, 2), (4, 5)]
-    )
+    found = dict(zip(combinations(range(6), 2), allowed(pool, asked, 300, 1.0, anneals=False), strict=False))
+    assert found[0, 1] and found[2, 3] and found[4, 5]
+    assert not found[0, 3]
+    late = allowed(pool, asked, 300, 0.1, anneals=False)
+    assert not any(late[list(found).index(pair)] for pair in [(0, 2), (4, 5)])
 
 
 def test_triples_follow_pairs_where_these_are_candidates() -> None:
@@ -142,9 +144,9 @@ def test_triples_follow_pairs_where_these_are_candidates() -> None:
     sizes, order = (10,) * 31, 3
     families = tuple(Family(one, (10,) * order) for one in combinations(range(31), order))
     pool, ones = Pool(sizes, families, (), True), [(place,) for place in range(31)]
-    assert _allowed(pool, Method(), ones, 1.0)[:-1].all()
-    allowed = _allowed(pool, Method(anneals=True), [*ones, (0, 1), (1, 2), (4, 5)], 1.0)
-    assert [family.attributes for family, one in zip(families, allowed, strict=False) if one] == [(0, 1, 2)]
+    assert allowed(pool, ones, LARGEST_TABLE, 1.0, anneals=False)[:-1].all()
+    found = allowed(pool, [*ones, (0, 1), (1, 2), (4, 5)], LARGEST_TABLE, 1.0, anneals=True)
+    assert [family.attributes for family, one in zip(families, found, strict=False) if one] == [(0, 1, 2)]
 
 
 def test_pairs_have_more_rounds() -> None:
@@ -170,3 +172,39 @@ def test_options_have_the_names_they_had() -> None:
     """What MWEM asks first by its rule is another statement than what is told to be asked."""
     usual = SyntheticOptions()
     assert usual.first == "" and replace(usual, first="nothing") != usual
+
+
+class Spending(SeededOracle):
+    """Spends what an answer's noise costs, and keeps what was chosen from the same estimates."""
+
+    def __init__(self, pool: Pool, table: np.ndarray, schedule: Schedule) -> None:
+        super().__init__(pool, table, 3)
+        self.schedule, self.seen = schedule, np.zeros(0)
+        self.turns: list[list[set[int]]] = []
+        self.left = schedule.amount - schedule.total_price - schedule.first_price * schedule.first
+
+    def choose(self, estimates, penalties, allowed, rate) -> int:
+        if estimates is not self.seen:
+            self.seen = estimates
+            self.turns.append([])
+        chosen = super().choose(estimates, penalties, allowed, rate)
+        self.turns[-1].append(set(self.pool.families[chosen].attributes))
+        return chosen
+
+    def answer(self, candidate, parameter) -> np.ndarray:
+        self.left -= self.schedule.unit_bound**2 / (2 * parameter) / (1 - self.schedule.choice_share)
+        return super().answer(candidate, parameter)
+
+
+def test_rounds_of_one_fit_tell_of_different_columns() -> None:
+    """Early rounds are asked by the three, and share a column at most; the last one alone; all the price is spent."""
+    table = made("made18", 4_000, 6)
+    exact = np.zeros(table.sizes, np.int64)
+    np.add.at(exact, tuple(table.codes), 1)
+    plan = annealed(table.sizes, list(combinations(range(6), 3)), False, price_of("5"), 1, 4_000)
+    assert plan.pool is not None and plan.schedule is not None and plan.method is not None
+    oracle = Spending(plan.pool, exact, plan.schedule)
+    found = synthesise(plan.pool, plan.schedule, plan.method, oracle)
+    assert [len(turn) for turn in oracle.turns[:2]] == [MOST_TOGETHER] * 2 and len(oracle.turns[-1]) == 1
+    assert all(len(one & other) < 2 for turn in oracle.turns for one, other in combinations(turn, 2))
+    assert sum(map(len, oracle.turns)) == len(found.chosen) and oracle.left == 0

@@ -82,7 +82,7 @@ def test_cliques_hold_what_was_asked() -> None:
         sizes = tuple(draws.integers(2, 9, 9).tolist())
         picked = (draws.choice(9, draws.integers(1, 4), replace=False) for _ in range(draws.integers(1, 12)))
         sets = [tuple(sorted(one.tolist())) for one in picked]
-        elimination = eliminated(sizes, sets)
+        elimination = eliminated(tuple(sizes), frozenset(sets))
         cliques = elimination.cliques()
         assert all(any(set(one) <= set(clique) for clique in cliques) for one in sets)
         tree = junction_tree(cliques)

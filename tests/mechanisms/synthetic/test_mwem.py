@@ -14,8 +14,8 @@ from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
-from dpduck.mechanisms.synthetic.mwem import Method, Pool, State, _moved_to, synthesise
-from dpduck.mechanisms.synthetic.pool import interval_products, parities
+from dpduck.mechanisms.synthetic.mwem import Method, State, _moved_to, synthesise
+from dpduck.mechanisms.synthetic.pool import Pool, interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of
@@ -193,7 +193,18 @@ def test_an_annealed_fit_begins_near_its_answer(noise: float, least: float, most
     """Before a step of the fit, a clear answer is closer than a third of where it was; a drowned one moves nothing."""
     counts = np.array([[90.0, 60.0, 30.0, 20.0], [40.0, 50.0, 60.0, 50.0], [20.0, 30.0, 60.0, 90.0]])
     newest = Observation((0, 2), counts, noise**2)
-    start = _moved_to(newest, State(uniform(SIZES, dense=False), {}, {}), 600.0)[0, 2].reshape(3, 4)
+    start = _moved_to([newest], State(uniform(SIZES, dense=False), {}, {}, 600.0))[0, 2].reshape(3, 4)
     begun = 600 * np.exp(start) / np.exp(start).sum()
     left = float(np.abs(begun - counts).sum() / np.abs(50 - counts).sum())
     assert least <= left <= most
+
+
+def test_a_cell_far_below_its_answer_is_not_raised_beyond_it() -> None:
+    """A clear answer that puts all records into one cell of twelve is met before a step of the fit: Newton's step
+    in the logarithm would raise that cell by a factor of e^11."""
+    counts = np.full((3, 4), 1.0)
+    counts[1, 2] = 589.0
+    start = _moved_to([Observation((0, 2), counts, 0.01)], State(uniform(SIZES, dense=False), {}, {}, 600.0))
+    begun = 50 * np.exp(start[0, 2].reshape(3, 4))
+    assert begun[1, 2] == pytest.approx(589, rel=0.01)
+    assert begun.max() == begun[1, 2] and begun[0, 0] < 5

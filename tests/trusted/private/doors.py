@@ -7,7 +7,7 @@ from typing import Any
 
 from dpduck.mechanisms.keys.plan import KeyPlan
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
-from dpduck.mechanisms.synthetic.mwem import Pool
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.plan import Plan, noisy_queries
 from dpduck.trusted.ask import Ask, Query, Scan, Table, Threshold, price

@@ -15,7 +15,8 @@ import pytest
 from scipy.stats import beta
 
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
-from dpduck.mechanisms.synthetic.mwem import Method, Pool, synthesise
+from dpduck.mechanisms.synthetic.mwem import Method, synthesise
+from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.budgets import root_below
 from dpduck.trusted.ask import WEIGHT, Ask, Candidate, Choice, Families, Total, Within, price
