@@ -5,7 +5,6 @@ It sees noisy answers only: whoever asks is given by a protocol, and exact figur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
@@ -32,9 +31,9 @@ from dpduck.mechanisms.synthetic.fit import (
     observed_query,
     total_of,
 )
-from dpduck.mechanisms.synthetic.junction import Members, junction_tree
+from dpduck.mechanisms.synthetic.junction import junction_tree
 from dpduck.mechanisms.synthetic.multiplicative import replayed
-from dpduck.mechanisms.synthetic.pool import Pool, allowed, apart, estimated
+from dpduck.mechanisms.synthetic.pool import Pool, allowed, estimated
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute
 from dpduck.values.arrays import FloatArray
 
@@ -49,9 +48,6 @@ LEAST_GAIN = -0.95
 
 LAST_STEPS = 300
 """Steps of the last fit."""
-
-MOST_TOGETHER = 3
-"""Rounds that have one fit, at most."""
 
 GROWTH = 2
 """Of a round's price, where nothing is learnt."""
@@ -138,30 +134,29 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
     mean: FloatArray | None = None
     share, more = schedule.round_price / (4 if schedule.adaptive else 1), schedule.rounds > 0
     while more:
-        before, (found, newest, gap, more) = state, _ask(run, state, share)
-        chosen += found
+        before, (candidate, newest, gap, more) = state, _ask(run, state, share)
+        chosen.append(candidate)
         more = more if schedule.adaptive else len(chosen) < schedule.rounds
-        observations = (*state.observations, *newest)
+        observations = (*state.observations, newest)
         state = replace(state, observations=observations, records=total_of(observations, *total))
         state = _updated(state, newest, method, ROUND_STEPS)
-        noise = mean_absolute(schedule.pure, newest[-1].variance)
+        noise = mean_absolute(schedule.pure, newest.variance)
         if schedule.adaptive and (_moved(before, state, newest) if method.anneals else gap) <= noise:
-            share *= GROWTH if method.anneals else 2
+            share *= GROWTH
         if method.averages:
             table = state.distribution.components[0].table
             mean = table.copy() if mean is None else mean + table
     if mean is not None:
         return Synthesis(state.distribution.replaced(0, mean / len(chosen)), state.records, tuple(chosen))
     if method.fits and state.observations:
-        state = _updated(state, [], method, LAST_QUICK_STEPS if method.anneals else LAST_STEPS)
+        state = _updated(state, None, method, LAST_QUICK_STEPS if method.anneals else LAST_STEPS)
     return Synthesis(state.distribution, state.records, tuple(chosen))
 
 
-def _moved(before: State, after: State, newest: Sequence[Observation]) -> float:
+def _moved(before: State, after: State, newest: Observation) -> float:
     """Tells how far the last fit moved a cell of what was asked, in the mean."""
-    sets = [one.attributes for one in newest]
-    old, new = (state.distribution.marginals(sets) for state in (before, after))
-    return float(np.mean([np.abs(new[one] - old[one]).mean() for one in sets])) * after.records
+    old, new = (state.distribution.marginals([newest.attributes])[newest.attributes] for state in (before, after))
+    return float(np.abs(new - old).mean()) * after.records
 
 
 def _begin(run: Run, state: State) -> State:
@@ -180,7 +175,7 @@ def _begin(run: Run, state: State) -> State:
             )
         observations.append(noisy)
     state = replace(state, observations=tuple(observations))
-    return _updated(state, [], replace(run.method, fits=True), ROUND_STEPS)
+    return _updated(state, None, replace(run.method, fits=True), ROUND_STEPS)
 
 
 def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray:
@@ -194,56 +189,43 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
     return np.asarray(table / table.sum())
 
 
-def _ask(run: Run, state: State, share: Fraction) -> tuple[list[int], list[Observation], float, bool]:
-    """Returns choices, their noisy answers, the mean gap that the last one found, and whether a price is left.
+def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, float, bool]:
+    """Returns a choice, its noisy answer, the mean gap that it found, and whether a price is left.
 
-    Several have one fit while the price suffices for many: they share a column at most, so that none is chosen for what
-    another tells. The last of adaptive rounds takes what a further one could not live on.
+    The last of adaptive rounds takes what a further one could not live on.
     """
-    pool, schedule, method, oracle = run.pool, run.schedule, run.method, run.oracle
-    chosen, newest, gap, more, owners = list[int](), list[Observation](), 0.0, True, pool.owners
-    known = estimates = None
-    together = min(MOST_TOGETHER, int(oracle.left / share / len(pool.sizes))) if method.anneals else 1
-    for _ in range(max(1, together)):
-        price = oracle.left if schedule.adaptive and oracle.left < 2 * share else share
-        more = price < oracle.left
-        rate, parameter = schedule.of_round(price)
-        used = 1 - float((oracle.left - price) / schedule.amount) if method.anneals else 1.0
-        sets = [one.attributes for one in (*state.observations, *newest)]
-        again = allowed(pool, sets, method.largest, used, anneals=method.anneals)
-        if known is None or estimates is None:
-            known, estimates = again, estimated(pool, state.distribution, state.records, again)
-        else:
-            known &= again & apart(pool, sets[-1])
-            if not known.any():
-                break
-        variance, penalties = schedule.variance(parameter), np.zeros(len(owners))
-        if pool.whole:
-            penalties = np.diff(pool.starts) * mean_absolute(schedule.pure, variance)
-        candidate = oracle.choose(estimates, penalties, known[owners], rate)
-        noisy = oracle.answer(candidate, parameter)
-        number = int(owners[candidate])
-        family, start = pool.families[number], int(pool.starts[number])
-        if pool.whole:
-            newest.append(observed_marginal(family, noisy, variance))
-            expected = estimates[start : start + family.rows]
-        else:
-            newest.append(observed_query(family, candidate - start, float(noisy[0]), variance))
-            expected = estimates[candidate : candidate + 1]
-        chosen.append(candidate)
-        gap = float(np.abs(noisy - expected).mean())
-    return chosen, newest, gap, more
+    pool, schedule, method, oracle, owners = run.pool, run.schedule, run.method, run.oracle, run.pool.owners
+    left = oracle.left
+    price = left if schedule.adaptive and left < 2 * share else share
+    rate, parameter = schedule.of_round(price)
+    used = 1 - float((left - price) / schedule.amount) if method.anneals else 1.0
+    sets = [one.attributes for one in state.observations]
+    asked = allowed(pool, sets, method.largest, used, anneals=method.anneals)
+    estimates = estimated(pool, state.distribution, state.records, asked)
+    variance, penalties = schedule.variance(parameter), np.zeros(len(owners))
+    if pool.whole:
+        penalties = np.diff(pool.starts) * mean_absolute(schedule.pure, variance)
+    candidate = oracle.choose(estimates, penalties, asked[owners], rate)
+    noisy = oracle.answer(candidate, parameter)
+    number = int(owners[candidate])
+    family, start = pool.families[number], int(pool.starts[number])
+    if pool.whole:
+        newest, expected = observed_marginal(family, noisy, variance), estimates[start : start + family.rows]
+    else:
+        newest = observed_query(family, candidate - start, float(noisy[0]), variance)
+        expected = estimates[candidate : candidate + 1]
+    return candidate, newest, float(np.abs(noisy - expected).mean()), price < left
 
 
-def _updated(state: State, newest: Sequence[Observation], method: Method, steps: int) -> State:
-    """Returns the distribution after the newest observations.
+def _updated(state: State, newest: Observation | None, method: Method, steps: int) -> State:
+    """Returns the distribution after the newest observation.
 
     The paper's update replays all observations over one table for all that they connect; a fit is done already in every
-    part but those that change. newest: none where all parts are fitted once more.
+    part but the one that changes. newest: none where all parts are fitted once more.
     """
-    if method.fits:
+    if method.fits or newest is None:
         return _fitted(state, newest, method, steps)
-    distribution, _ = state.distribution.join(newest[-1].attributes)
+    distribution, _ = state.distribution.join(newest.attributes)
     for place, component in enumerate(distribution.components):
         inside = [one for one in state.observations if set(one.attributes) <= set(component.members)]
         if inside:
@@ -252,23 +234,23 @@ def _updated(state: State, newest: Sequence[Observation], method: Method, steps:
     return replace(state, distribution=distribution)
 
 
-def _fitted(state: State, newest: Sequence[Observation], method: Method, steps: int) -> State:
+def _fitted(state: State, newest: Observation | None, method: Method, steps: int) -> State:
     """Chooses cliques for all that was asked, and fits each part that hangs together."""
     sizes, observations, records = state.distribution.sizes, state.observations, state.records
-    changed = {attribute for one in newest for attribute in one.attributes}
+    changed = set(range(len(sizes)) if newest is None else newest.attributes)
     sets = [*(one.attributes for one in observations), *state.parameters, *state.zeros]
     dense = method.dense or method.averages
     cliques = (tuple(range(len(sizes))),) if dense else cliques_of(sizes, sets)
     old = {component.members: component for component in state.distribution.components}
     known = singles(sizes, observations, records) if method.anneals else []
     components: list[Component] = []
-    quick = method.anneals and bool(newest)
-    parameters = _moved_to(newest, state) if quick else dict(state.parameters)
+    quick = method.anneals and newest is not None
+    parameters = {**state.parameters, **(_moved_to(newest, state) if method.anneals and newest else {})}
     for group in connected(len(sizes), cliques):
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         inside = [one for one in observations if group.issuperset(one.attributes)]
         same = all(clique in old for clique in tree.cliques)
-        if same and not (inside and (not newest or changed & group)):
+        if same and not (inside and changed & group):
             components += [old[clique] for clique in tree.cliques]
             continue
         values = sum(one.value.size for one in inside)
@@ -285,15 +267,13 @@ def _fitted(state: State, newest: Sequence[Observation], method: Method, steps: 
     return replace(state, distribution=Distribution(sizes, tuple(components)), parameters=parameters)
 
 
-def _moved_to(newest: Sequence[Observation], state: State) -> dict[Members, FloatArray]:
-    """Returns the parameters of what was asked last after a step of proportional fitting, damped by the noise.
+def _moved_to(newest: Observation, state: State) -> Parameters:
+    """Returns the parameters of what was asked last after a step of proportional fitting, damped by its noise.
 
     A cell far below its answer is raised to it, not beyond: Newton's step in the logarithm would overshoot.
     """
-    margins, found = state.distribution.marginals([one.attributes for one in newest]), dict(state.parameters)
-    for one in newest:
-        before = state.records * margins[one.attributes].reshape(one.shape)
-        gain = before * (one.value - before) / (before * before + one.variance)
-        step = np.log1p(np.maximum(gain, LEAST_GAIN)).reshape(-1)
-        found[one.attributes] = found.get(one.attributes, np.zeros(1)).reshape(-1) + step
-    return found
+    margin = state.distribution.marginals([newest.attributes])[newest.attributes]
+    before = state.records * margin.reshape(newest.shape)
+    gain = before * (newest.value - before) / (before * before + newest.variance)
+    step = np.log1p(np.maximum(gain, LEAST_GAIN))
+    return {newest.attributes: state.parameters.get(newest.attributes, np.zeros(1)).reshape(-1) + step.reshape(-1)}

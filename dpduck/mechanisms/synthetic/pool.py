@@ -209,11 +209,6 @@ def _hangs(attributes: Members, near: Sequence[int]) -> bool:
     return reached == wanted
 
 
-def apart(pool: Pool, asked: Members) -> NDArray[np.bool_]:
-    """Lists families that share a column at most with what was asked."""
-    return np.array([len(set(asked).intersection(family.attributes)) < 2 for family in pool.families])
-
-
 def estimated(
     pool: Pool, distribution: Distribution, records: float, allowed: NDArray[np.bool_] | None = None
 ) -> FloatArray:

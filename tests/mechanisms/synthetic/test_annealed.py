@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
+from fractions import Fraction
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from benchmarks.peers._wide_tables import made
 from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, ours, picked, price_of
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE
-from dpduck.mechanisms.synthetic.mwem import MOST_TOGETHER, synthesise
+from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
 from dpduck.mechanisms.synthetic.pool import Pool, allowed, candidates
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
@@ -175,29 +176,21 @@ def test_options_have_the_names_they_had() -> None:
 
 
 class Spending(SeededOracle):
-    """Spends what an answer's noise costs, and keeps what was chosen from the same estimates."""
+    """Spends what an answer's noise costs."""
 
     def __init__(self, pool: Pool, table: np.ndarray, schedule: Schedule) -> None:
         super().__init__(pool, table, 3)
-        self.schedule, self.seen = schedule, np.zeros(0)
-        self.turns: list[list[set[int]]] = []
+        self.schedule, self.spent = schedule, list[Fraction]()
         self.left = schedule.amount - schedule.total_price - schedule.first_price * schedule.first
 
-    def choose(self, estimates, penalties, allowed, rate) -> int:
-        if estimates is not self.seen:
-            self.seen = estimates
-            self.turns.append([])
-        chosen = super().choose(estimates, penalties, allowed, rate)
-        self.turns[-1].append(set(self.pool.families[chosen].attributes))
-        return chosen
-
     def answer(self, candidate, parameter) -> np.ndarray:
-        self.left -= self.schedule.unit_bound**2 / (2 * parameter) / (1 - self.schedule.choice_share)
+        self.spent.append(self.schedule.unit_bound**2 / (2 * parameter) / (1 - self.schedule.choice_share))
+        self.left -= self.spent[-1]
         return super().answer(candidate, parameter)
 
 
-def test_rounds_of_one_fit_tell_of_different_columns() -> None:
-    """Early rounds are asked by the three, and share a column at most; the last one alone; all the price is spent."""
+def test_rounds_spend_all_of_their_price() -> None:
+    """Prices double, none falls, and the last round takes what is left, which is no more than two would have had."""
     table = made("made18", 4_000, 6)
     exact = np.zeros(table.sizes, np.int64)
     np.add.at(exact, tuple(table.codes), 1)
@@ -205,6 +198,6 @@ def test_rounds_of_one_fit_tell_of_different_columns() -> None:
     assert plan.pool is not None and plan.schedule is not None and plan.method is not None
     oracle = Spending(plan.pool, exact, plan.schedule)
     found = synthesise(plan.pool, plan.schedule, plan.method, oracle)
-    assert [len(turn) for turn in oracle.turns[:2]] == [MOST_TOGETHER] * 2 and len(oracle.turns[-1]) == 1
-    assert all(len(one & other) < 2 for turn in oracle.turns for one, other in combinations(turn, 2))
-    assert sum(map(len, oracle.turns)) == len(found.chosen) and oracle.left == 0
+    assert len(oracle.spent) == len(found.chosen) > 6 and oracle.left == 0
+    assert {later / one for one, later in pairwise(oracle.spent[:-1])} == {1, 2}
+    assert oracle.spent[-1] < 4 * oracle.spent[-2]

@@ -193,7 +193,7 @@ def test_an_annealed_fit_begins_near_its_answer(noise: float, least: float, most
     """Before a step of the fit, a clear answer is closer than a third of where it was; a drowned one moves nothing."""
     counts = np.array([[90.0, 60.0, 30.0, 20.0], [40.0, 50.0, 60.0, 50.0], [20.0, 30.0, 60.0, 90.0]])
     newest = Observation((0, 2), counts, noise**2)
-    start = _moved_to([newest], State(uniform(SIZES, dense=False), {}, {}, 600.0))[0, 2].reshape(3, 4)
+    start = _moved_to(newest, State(uniform(SIZES, dense=False), {}, {}, 600.0))[0, 2].reshape(3, 4)
     begun = 600 * np.exp(start) / np.exp(start).sum()
     left = float(np.abs(begun - counts).sum() / np.abs(50 - counts).sum())
     assert least <= left <= most
@@ -204,7 +204,7 @@ def test_a_cell_far_below_its_answer_is_not_raised_beyond_it() -> None:
     in the logarithm would raise that cell by a factor of e^11."""
     counts = np.full((3, 4), 1.0)
     counts[1, 2] = 589.0
-    start = _moved_to([Observation((0, 2), counts, 0.01)], State(uniform(SIZES, dense=False), {}, {}, 600.0))
+    start = _moved_to(Observation((0, 2), counts, 0.01), State(uniform(SIZES, dense=False), {}, {}, 600.0))
     begun = 50 * np.exp(start[0, 2].reshape(3, 4))
     assert begun[1, 2] == pytest.approx(589, rel=0.01)
     assert begun.max() == begun[1, 2] and begun[0, 0] < 5
