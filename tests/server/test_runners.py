@@ -199,8 +199,13 @@ def test_a_runner_that_is_killed_is_replaced(bounded: Served) -> None:
 def test_who_works_long_stands_back(bounded: Served) -> None:
     """After a second of work a principal's runners stand back; others keep theirs, and their runners."""
     runners = bounded.service.public._runners
-    runners._places._debts._known.clear()
-    assert bounded.rows("bob", JOIN) == [(10,)]
+
+    def prompt() -> bool:
+        """On a busy machine a first statement may take more than a second: bob's runner then stands back, too."""
+        runners._places._debts._known.clear()
+        return bounded.rows("bob", JOIN) == [(10,)] and not dict(runners._idle)["bob"].behind
+
+    assert eventually(prompt)
     own = dict(runners._idle)["bob"]
     bounded.refused("alice", HEAVY["lists"])
     assert own.alive and ("bob", own) in runners._idle, "bob's is not in the place of one that alice had killed"
