@@ -209,11 +209,9 @@ def _hangs(attributes: Members, near: Sequence[int]) -> bool:
     return reached == wanted
 
 
-def estimated(
-    pool: Pool, distribution: Distribution, records: float, allowed: NDArray[np.bool_] | None = None
-) -> FloatArray:
+def estimated(pool: Pool, distribution: Distribution, records: float, asked: NDArray[np.bool_]) -> FloatArray:
     """Returns what the distribution says of every query that may be asked; nothing of the others."""
-    numbers = range(len(pool.workload)) if allowed is None else np.flatnonzero(allowed).tolist()
+    numbers = np.flatnonzero(asked).tolist()
     found = np.zeros(int(pool.starts[-1]))
     if pool.plain and len(numbers) == len(pool.workload):
         answers = distribution.flat_marginals(pool.asked)
