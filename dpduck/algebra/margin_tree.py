@@ -126,6 +126,16 @@ class MarginTree:
         return _steps(self.members, self.shape, self.wanted)
 
     @cached_property
+    def _spreads(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """Returns for each step the shape of its source, and the same with 1 for the axes that are summed away."""
+        sizes = dict(zip(self.members, self.shape, strict=True))
+        found = []
+        for source, axes, _ in self.steps:
+            shape = tuple(sizes[attribute] for attribute in source)
+            found.append((shape, tuple(1 if axis in axes else size for axis, size in enumerate(shape))))
+        return tuple(found)
+
+    @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Returns the shapes of the wanted marginals."""
         sizes = dict(zip(self.members, self.shape, strict=True))
@@ -160,15 +170,14 @@ class MarginTree:
         """Returns the adjoint: the sum of tables over wanted marginals, each repeated over the attributes it lacks."""
         sums: dict[Members, FloatArray] = {attributes: tables[attributes] for attributes in self.wanted}
         own: set[Members] = set()  # sums that are not the caller's arrays and may be added to in place
-        for source, axes, target in reversed(self.steps):
-            part = np.expand_dims(sums.pop(target), axes)
+        for (source, _, target), (shape, spread) in zip(reversed(self.steps), reversed(self._spreads), strict=True):
+            part = sums.pop(target).reshape(spread)
             before = sums.get(source)
-            if source in own and before is not None:
+            if source not in own:
+                sums[source] = np.add(0.0 if before is None else before, part, out=np.empty(shape))
+                own.add(source)
+            elif before is not None:
                 before += part
-                continue
-            shape = tuple(self.shape[self.members.index(attribute)] for attribute in source)
-            sums[source] = np.array(np.broadcast_to(part, shape)) if before is None else before + part
-            own.add(source)
         return sums[self.members]
 
 

@@ -113,7 +113,11 @@ class FitProblem:
             place = next(place for place, clique in enumerate(self.tree.cliques) if set(one) <= set(clique))
             clique, shape = self.tree.cliques[place], self.shapes[place]
             tables[place] += logarithm.reshape([size if m in one else 1 for m, size in zip(clique, shape, strict=True)])
-        return tables, calibrated(self.tree, tables)[1]
+        if self.zeros or any(len(one) != 1 for one in self.prior):
+            return tables, calibrated(self.tree, tables)[1]
+        members = {member for clique in self.tree.cliques for member in clique}  # of independent attributes
+        sums = [np.exp(self.prior[one,]).sum() if (one,) in self.prior else self.sizes[one] for one in members]
+        return tables, float(np.log(sums).sum())
 
     @cached_property
     def small(self) -> tuple[list[int], scipy.sparse.csr_array, list[int]]:

@@ -76,6 +76,23 @@ class Pool:
         numbers = np.arange(len(self.families))
         return numbers if self.whole else np.repeat(numbers, np.diff(self.starts))
 
+    @cached_property
+    def members(self) -> NDArray[np.bool_]:
+        """Tells for each family which attributes it has."""
+        return np.array([[place in family.attributes for place in range(len(self.sizes))] for family in self.families])
+
+    def sharing(self, attributes: Members) -> NDArray[np.bool_]:
+        """Tells which families have two of these attributes or more."""
+        return np.asarray(self.members[:, list(attributes)].sum(axis=1) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What a distribution says of the queries. known: of which families; the others' values mean nothing."""
+
+    values: FloatArray
+    known: NDArray[np.bool_]
+
 
 def pool_of(request: SyntheticRequest) -> Pool:
     """Returns the workload's families, and those asked before the rounds."""

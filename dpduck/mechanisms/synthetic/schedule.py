@@ -7,7 +7,7 @@ The parameter of an answer is that of its noise (trusted.noise.law): b or sigma^
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -35,14 +35,6 @@ CLEAR_PAIRS, CLEAR_SINGLES = 0.15, 0.04
 
 LOUDEST = 0.25
 """Rounds are fewer where their noise would exceed this total variation."""
-
-
-@dataclass(frozen=True)
-class ScheduledAsk:
-    """chooses: whether `parameter` is the rate of a choice; else it is the parameter of a noisy answer."""
-
-    chooses: bool
-    parameter: Fraction
 
 
 @dataclass(frozen=True)
@@ -97,16 +89,6 @@ class Schedule:
     def variance(self, parameter: Fraction) -> float:
         """Of the noise."""
         return 2 * float(parameter) ** 2 if self.pure else float(parameter)
-
-    def questions(self) -> Iterator[ScheduledAsk]:
-        """Yields everything that will be asked; of adaptive rounds, as many as there would be without doubling."""
-        yield ScheduledAsk(False, self.parameter(self.total_price))
-        for _ in range(self.first):
-            yield ScheduledAsk(False, self.parameter(self.first_price))
-        for _ in range(self.rounds):
-            rate, parameter = self.of_round(self.round_price)
-            yield ScheduledAsk(True, rate)
-            yield ScheduledAsk(False, parameter)
 
 
 def mean_absolute(pure: bool, variance: float) -> float:

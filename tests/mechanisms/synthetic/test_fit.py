@@ -10,7 +10,7 @@ import pytest
 
 from dpduck.mechanisms.synthetic import fit as fits
 from dpduck.mechanisms.synthetic.fit import Observation
-from dpduck.mechanisms.synthetic.junction import junction_tree
+from dpduck.mechanisms.synthetic.junction import calibrated, junction_tree
 
 SHAPE = (2, 3)
 SEEN = (Observation((0,), np.array([30.0, 60.0]), 2.0), Observation((1,), np.array([20.0, 30.0, 40.0]), 2.0))
@@ -49,3 +49,12 @@ def test_a_fit_ends_where_steps_together_gain_little(monkeypatch: pytest.MonkeyP
     assert fitted_along(monkeypatch, [9.0, *little, 1.0]) == little[-1]
     slowly = [5.0 - 0.002 * number for number in range(20)]
     assert fitted_along(monkeypatch, [9.0, *slowly, 1.0]) == 1.0
+
+
+@pytest.mark.parametrize("prior", [{}, {(0,): np.log([0.5, 1.5])}, {(0,): np.zeros(2), (2,): np.log([1.0, 2.0, 4.0])}])
+def test_the_total_of_a_prior_is_that_of_its_tables(prior: dict[tuple[int, ...], np.ndarray]) -> None:
+    """Where attributes are independent it is a product of sums; messages along the tree find the same."""
+    tree = junction_tree(((0, 1), (1, 2)))
+    seen = (Observation((0, 1), np.ones((2, 4)), 1.0), Observation((1, 2), np.ones((4, 3)), 1.0))
+    problem = fits.FitProblem(tree, (2, 4, 3), ((0, 1), (1, 2)), seen, 9.0, prior, 1.0, {})
+    assert problem.base[1] == pytest.approx(calibrated(tree, problem.base[0])[1], rel=1e-12)

@@ -14,8 +14,8 @@ from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree
-from dpduck.mechanisms.synthetic.mwem import Method, State, _moved_to, synthesise
-from dpduck.mechanisms.synthetic.pool import Pool, interval_products, parities
+from dpduck.mechanisms.synthetic.mwem import Method, Run, State, _estimates, _moved_to, synthesise
+from dpduck.mechanisms.synthetic.pool import Estimates, Pool, interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of
@@ -208,3 +208,24 @@ def test_a_cell_far_below_its_answer_is_not_raised_beyond_it() -> None:
     begun = 50 * np.exp(start[0, 2].reshape(3, 4))
     assert begun[1, 2] == pytest.approx(589, rel=0.01)
     assert begun.max() == begun[1, 2] and begun[0, 0] < 5
+
+
+@pytest.mark.parametrize(("rounds", "anneals"), [(9, True), (8, True), (9, False)])
+def test_which_candidates_are_estimated_anew(rounds: int, anneals: bool) -> None:
+    """Between the eighth rounds those that have two columns of the last question, and those not allowed before; all of
+    them in an eighth round, and where rounds do not anneal. The rest have the values of the choice before."""
+    families = tuple(Family(one, (2,) * len(one)) for order in (2, 3) for one in combinations(range(5), order))
+    pool = Pool((2,) * 5, families, (), True)
+    asked = np.array([*(one != (2, 4) for one in (family.attributes for family in families)), False])
+    known = asked & np.array([*(family.attributes != (3, 4) for family in families), False])
+    seen = (Observation((0, 2), np.zeros((2, 2)), 1.0),) * (rounds - 1) + (Observation((0, 1), np.zeros((2, 2)), 1.0),)
+    kept = Estimates(np.full(int(pool.starts[-1]), -1.0), known)
+    state = State(uniform(pool.sizes, dense=False), {}, {}, 80.0, seen, kept)
+    schedule = Schedule(False, Fraction(1), 1, 5, Fraction(1, 10))
+    found = _estimates(Run(pool, schedule, Method(anneals=anneals), SeededOracle.__new__(SeededOracle)), state, asked)
+    assert found.known is asked
+    for number, family in enumerate(families):
+        values = found.values[pool.starts[number] : pool.starts[number + 1]]
+        anew = rounds == 8 or not anneals or {0, 1} <= set(family.attributes) or family.attributes == (3, 4)
+        if asked[number]:
+            assert (values == (80 / family.rows if anew else -1)).all(), family.attributes
