@@ -30,12 +30,12 @@ LARGEST_GUESSED = 1 << 20
 MOMENTS = 8
 """Of MWEM's rounds, at which the size of its tables is looked at."""
 
-ROUNDS_OF_A_COLUMN, POINTS_OF_A_ROUND = {True: 1.0, False: 1.26}, 22
+ROUNDS_OF_A_COLUMN, POINTS_OF_A_ROUND = {True: 1.0, False: 1.26}, 18
 """Of annealed rounds, which double their price where nothing is learnt: how many there are, by whether they are pure,
 times the noise in a pair of columns (schedule.py) to the power of -1/4; and points of their fits, the last one's shared
 out."""
 
-PER_COLUMN, PER_GROWN_CELL, PER_CHOICE, PER_SCORED = 7e-5, 4.2e-8, 3e-5, 1e-8
+PER_COLUMN, PER_GROWN_CELL, PER_CHOICE, PER_SCORED = 4.5e-5, 4.2e-8, 6e-6, 5e-9
 """Seconds of a point for each column, and for each cell of tables that grew by rounds; of a choice for each candidate,
 and for each of its cells."""
 
@@ -126,8 +126,8 @@ def annealed_seconds(pool: Pool, schedule: Schedule, method: Method, records: in
     where noise is large.
 
     How far tables grow is up to the data, by a factor of a hundred: what pairs asked evenly would make of them counts
-    two thirds, what half as many would one third. Eighteen made tables of 14 to 24 columns took 0.3 to 2.6 times this,
-    beside other work; none of the gate's is among them.
+    two thirds, what half as many would one third. Nine made tables of 14 to 24 columns took 0.2 to 2.7 times this at
+    three prices, beside other work; none of the gate's is among them.
     """
     if not schedule.rounds:
         return 0.1
