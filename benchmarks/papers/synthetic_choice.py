@@ -53,8 +53,8 @@ def errors(table: Wide, order: int, epsilon: str) -> Errors:
     np.add.at(dense, tuple(table.codes), 1)
     plan = plan_workload(MarginalWorkload(table.sizes, sets, (1.0,) * len(sets)), NoiseKind.GAUSSIAN, rho, 1)[0]
     wanted = list(sets)
-    cube = distance(table, wanted, run_cube(dense, sets, False, rho).marginals(wanted))
-    rounds = distance(table, wanted, run_annealed(counts_of(table), sets, False, rho, table.rows).marginals(wanted))
+    cube = distance(table, wanted, run_cube(dense, sets, False, rho).marginals)
+    rounds = distance(table, wanted, run_annealed(counts_of(table), sets, False, rho, table.rows).marginals)
     taken = cube if tables_error(plan, table.rows) < QUIET_CUBE else rounds
     return cube, rounds, taken, independent(table, wanted, rho)
 

@@ -31,6 +31,7 @@ ENOUGH = 1e-4  # of the decrease that the gradient promises
 TOLERANCE = 1e-4  # relative; a fit ends where so many steps together gain less:
 PATIENCE = 5
 SMALLEST = 1e-300
+FIRST = 1 / 32  # of the step that moves log p by 1 at most: what the line search went back to from it
 PRIOR = 1 / 12
 """Weight per record of a prior that knows the 1-way marginals: the best on tables that no gate looks at, as is the
 next one (benchmarks/papers/prior_weight.py)."""
@@ -277,7 +278,7 @@ def fit(
     slope = problem.gradient(point)
     slopes = problem.lifted(slope)
     largest = sum(float(np.abs(part).max()) for part in slopes)
-    values, step, idle, mark = [point.value], 1 / max(largest, SMALLEST), 0, point.value
+    values, step, idle, mark = [point.value], FIRST / max(largest, SMALLEST), 0, point.value
     for _ in range(steps):
         if largest <= SMALLEST:
             break
