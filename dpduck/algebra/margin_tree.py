@@ -189,15 +189,20 @@ def sum_away(table: NDArray[Scalar], axes: Sequence[int]) -> NDArray[Scalar]:
     """
     if len(axes) == 1:
         return np.asarray(np.add.reduce(table, axis=axes[0]))
-    away = set(axes)
-    runs = [(gone, list(run)) for gone, run in groupby(range(table.ndim), away.__contains__)]
-    found, place = table.reshape([prod(table.shape[axis] for axis in run) for _, run in runs]), 0
-    for gone, _ in runs:
-        if gone:
-            found = np.asarray(np.add.reduce(found, axis=place))
-        else:
-            place += 1
-    return found.reshape([size for axis, size in enumerate(table.shape) if axis not in away])
+    joined, places, kept = _runs(table.shape, tuple(axes))
+    found = table.reshape(joined)
+    for place in places:
+        found = np.asarray(np.add.reduce(found, axis=place))
+    return found.reshape(kept)
+
+
+@lru_cache(maxsize=4096)
+def _runs(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Returns the shape with axes joined that go or stay together, what to sum away from it in turn, what is left."""
+    runs = [(gone, list(run)) for gone, run in groupby(range(len(shape)), set(axes).__contains__)]
+    places = [place - sum(gone for gone, _ in runs[:place]) for place, (gone, _) in enumerate(runs) if gone]
+    kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    return tuple(prod(shape[axis] for axis in run) for _, run in runs), tuple(places), kept
 
 
 @lru_cache(maxsize=64)

@@ -96,11 +96,6 @@ class VaultProcess:
     def view(self, name: str) -> ReleasedRows:
         return rows_from(*self._call("view", name))
 
-    @property
-    def process_id(self) -> int:
-        """Returns the id of the vault's process, for tests that kill it."""
-        return self._process.pid
-
     def close(self) -> None:
         """Ends the process once its releases at work are finished."""
         self._closing = True

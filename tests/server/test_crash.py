@@ -74,7 +74,7 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path
 
         for number in range(1, 5):
             text = count("age", f"0.0{number}")
-            with killed_after(0.03 * number, vault.process_id) if number % 2 else nullcontext():
+            with killed_after(0.03 * number, vault._process.pid) if number % 2 else nullcontext():
                 try:
                     answers[text] = ask(text)
                 except DpduckError as error:
@@ -109,7 +109,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory
     try:
         vault = service.vault
         assert isinstance(vault, VaultProcess)
-        first, before = vault.process_id, counter(tmp_path)
+        first, before = vault._process.pid, counter(tmp_path)
         rows: dict[str, int] = {}
 
         def ask(name: str, text: str) -> None:
@@ -126,7 +126,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory
         os.kill(first, signal.SIGKILL)
         for thread in threads:
             thread.join()
-        assert rows == {"bob": 10, "alice": 2} and vault.process_id != first
+        assert rows == {"bob": 10, "alice": 2} and vault._process.pid != first
         for name, text in texts.items():
             ask(name, text)
     finally:

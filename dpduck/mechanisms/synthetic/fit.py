@@ -276,12 +276,10 @@ def fit(
     logarithms = problem.logarithms(np.concatenate(known))
     point = best = problem.point(np.concatenate(known), logarithms)
     slope = problem.gradient(point)
-    slopes = problem.lifted(slope)
-    largest = sum(float(np.abs(part).max()) for part in slopes)
-    values, step, idle, mark = [point.value], FIRST / max(largest, SMALLEST), 0, point.value
+    values, step, idle, mark = [point.value], 0.0, 0, point.value
     for _ in range(steps):
-        if largest <= SMALLEST:
-            break
+        slopes = problem.lifted(slope)
+        step = step or FIRST / max(sum(float(np.abs(part).max()) for part in slopes), SMALLEST)
         found = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
         if found is None:
             break
@@ -299,7 +297,6 @@ def fit(
         step = travelled / curvature if travelled > 0 and curvature > 0 else 2 * step
         if idle >= PATIENCE:
             break
-        slopes = problem.lifted(slope)
     return Fitted(best.tables, {one: best.parameters[place] for one, place in problem.places.items()})
 
 

@@ -60,7 +60,9 @@ def test_what_is_paid_is_what_was_charged(pure: bool, adaptive: bool) -> None:
     synthesise(pool, schedule, Method(), meter)
     assert 0 <= meter.left < Fraction(1, 10**9)
     assert adaptive or set(meter._door._left.values()) == {0}, "all that was declared was asked"
-    questions = [(question.chooses, question.parameter) for question in schedule.questions()]
+    total, first = schedule.parameter(schedule.total_price), schedule.parameter(schedule.first_price)
+    rate, answer = schedule.of_round(schedule.round_price)
+    questions = [(False, total), (False, first), *([(True, rate), (False, answer)] * schedule.rounds)]
     paid = price(MwemAsks(pool, schedule, scan_of(bound)).asks)
     amount = paid.epsilon if pure else paid.rho
     assert amount is not None and limit * (1 - Fraction(1, 10**9)) < amount <= limit
