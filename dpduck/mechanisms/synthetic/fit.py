@@ -31,7 +31,6 @@ ENOUGH = 1e-4  # of the decrease that the gradient promises
 TOLERANCE = 1e-4  # relative; a fit ends where so many steps together gain less:
 PATIENCE = 5
 SMALLEST = 1e-300
-FIRST = 1 / 32  # of the step that moves log p by 1 at most: what the line search went back to from it
 PRIOR = 1 / 12
 """Weight per record of a prior that knows the 1-way marginals: the best on tables that no gate looks at, as is the
 next one (benchmarks/papers/prior_weight.py)."""
@@ -264,9 +263,10 @@ def fit(
     strength: float,
     tolerance: float = TOLERANCE,
     zeros: Parameters | None = None,
+    first: float = 1.0,
 ) -> Fitted:
     """Returns the fitted distribution. start: parameters that are known; their sets lie in cliques. prior, zeros: see
-    FitProblem.
+    FitProblem. first: how far log p moves by the first step that is tried, at most.
 
     Steps may raise F for a while: what counts, for the end and for the answer, is the lowest F so far.
     """
@@ -279,7 +279,7 @@ def fit(
     values, step, idle, mark = [point.value], 0.0, 0, point.value
     for _ in range(steps):
         slopes = problem.lifted(slope)
-        step = step or FIRST / max(sum(float(np.abs(part).max()) for part in slopes), SMALLEST)
+        step = step or first / max(sum(float(np.abs(part).max()) for part in slopes), SMALLEST)
         found = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
         if found is None:
             break

@@ -40,8 +40,9 @@ from dpduck.values.arrays import FloatArray
 ROUND_STEPS = 30
 """Steps of a fit after a round; it starts from the fit before."""
 
-QUICK_STEPS, LAST_QUICK_STEPS = 3, 60
-"""Of fits after annealed rounds, which begin near their end (`_moved_to`), and of the last of them."""
+QUICK_STEPS, LAST_QUICK_STEPS, QUICK_FIRST = 3, 60, 1 / 32
+"""Of fits after annealed rounds, which begin near their end (`_moved_to`), and of the last of them; how far the first
+step of a round's fit moves log p at most: nearly all of them went back to this from 1."""
 
 REFRESHED = 8
 """Annealed rounds after which all candidates are estimated anew (`_estimates`)."""
@@ -274,7 +275,7 @@ def _fitted(state: State, newest: Observation | None, method: Method, steps: int
         values = sum(one.value.size for one in inside)
         found = fit(
             tree, sizes, inside, records,
-            steps=QUICK_STEPS if quick else steps,
+            steps=QUICK_STEPS if quick else steps, first=QUICK_FIRST if quick else 1.0,
             start={one: table for one, table in parameters.items() if group.issuperset(one)},
             prior={(place,): np.log(known[place]) for place in group} if known else {},
             strength=SINGLES_PRIOR * records if known else FLAT_PRIOR * values,
