@@ -206,7 +206,8 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
         The last of the idle runners is who ran it; another one of theirs may have stood back before.
         """
         runners._places._debts._known.clear()  # time passes
-        return bounded.rows(name, JOIN) == [(10,)] and not dict(runners._idle)[name].behind
+        assert bounded.rows(name, JOIN) == [(10,)]
+        return not dict(runners._idle)[name].behind
 
     assert eventually(lambda: prompt("bob"))
     own = dict(runners._idle)["bob"]
@@ -219,7 +220,8 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
         for thread in Path(f"/proc/{runner.process.pid}/task").iterdir():
             assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == BEHIND
     assert bounded.rows("alice", JOIN) == [(10,)]
-    assert dict(runners._idle)["alice"].behind
+    last = dict(runners._idle)["alice"]
+    assert last.behind and os.getpriority(os.PRIO_PROCESS, last.process.pid) == BEHIND
     assert os.getpriority(os.PRIO_PROCESS, own.process.pid) < BEHIND and own.alive
     assert eventually(lambda: prompt("alice"))
 

@@ -115,9 +115,9 @@ class FitProblem:
             tables[place] += logarithm.reshape([size if m in one else 1 for m, size in zip(clique, shape, strict=True)])
         if self.zeros or any(len(one) != 1 for one in self.prior):
             return tables, calibrated(self.tree, tables)[1]
-        members = {member for clique in self.tree.cliques for member in clique}  # of independent attributes
-        sums = [np.exp(self.prior[one,]).sum() if (one,) in self.prior else self.sizes[one] for one in members]
-        return tables, float(np.log(sums).sum())
+        members = {member for clique in self.tree.cliques for member in clique}  # independent: the total is a product
+        known = [self.prior.get((one,), np.zeros(self.sizes[one])) for one in members]
+        return tables, sum(float(scipy.special.logsumexp(one)) for one in known)
 
     @cached_property
     def small(self) -> tuple[list[int], scipy.sparse.csr_array, list[int]]:
@@ -276,10 +276,11 @@ def fit(
     logarithms = problem.logarithms(np.concatenate(known))
     point = best = problem.point(np.concatenate(known), logarithms)
     slope = problem.gradient(point)
-    values, step, idle, mark = [point.value], 0.0, 0, point.value
-    for _ in range(steps):
-        slopes = problem.lifted(slope)
-        step = step or first / max(sum(float(np.abs(part).max()) for part in slopes), SMALLEST)
+    slopes = problem.lifted(slope)
+    largest = sum(float(np.abs(part).max()) for part in slopes)
+    values, step, idle, mark = [point.value], first / max(largest, SMALLEST), 0, point.value
+    for number in range(steps if largest > SMALLEST else 0):
+        slopes = problem.lifted(slope) if number else slopes
         found = _line_search(problem, Ray(point, logarithms, slope, slopes), step, max(values[-MEMORY:]))
         if found is None:
             break

@@ -45,7 +45,7 @@ QUICK_STEPS, LAST_QUICK_STEPS, QUICK_FIRST = 3, 60, 1 / 32
 step of a round's fit moves log p at most: nearly all of them went back to this from 1."""
 
 REFRESHED = 8
-"""Annealed rounds after which all candidates are estimated anew (`_estimates`)."""
+"""Answers after which all candidates of annealed rounds are estimated anew (`_estimates`)."""
 
 LEAST_GAIN = -0.95
 """Of a cell before such a fit: no single answer says more, since it may be noise that puts a cell near 0."""
@@ -107,7 +107,7 @@ class Synthesis:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What is known so far. parameters: of a fitted one. zeros: see FitProblem. estimates: of the last choice."""
+    """What is known so far. parameters: of the last fit. zeros: see FitProblem. estimates: of the last choice."""
 
     distribution: Distribution
     parameters: Parameters
@@ -143,7 +143,8 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
         chosen.append(candidate)
         more = more if schedule.adaptive else len(chosen) < schedule.rounds
         observations = (*state.observations, newest)
-        state = replace(state, observations=observations, estimates=estimates, records=total_of(observations, *total))
+        kept = estimates if method.anneals else None  # else they may be large, and are not looked at again
+        state = replace(state, observations=observations, estimates=kept, records=total_of(observations, *total))
         state = _updated(state, newest, method, ROUND_STEPS)
         noise = mean_absolute(schedule.pure, newest.variance)
         if schedule.adaptive and (_moved(before, state, newest) if method.anneals else gap) <= noise:
@@ -225,8 +226,8 @@ def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, flo
 def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
     """Returns what the distribution says of what may be asked.
 
-    Where rounds anneal, most are estimated anew in each REFRESHED-th round alone: a third to a half of the time, for
-    no less error. Always anew is what shares two columns with the last question, and what could not be asked before.
+    Where rounds anneal, all are estimated anew after each REFRESHED answers. Between them only what shares a column
+    with the last question is, and what could not be asked before: the rest changes little.
     """
     pool, kept = run.pool, state.estimates
     if kept is None or not run.method.anneals or len(state.observations) % REFRESHED == 0:

@@ -82,8 +82,8 @@ class Pool:
         return np.array([[place in family.attributes for place in range(len(self.sizes))] for family in self.families])
 
     def sharing(self, attributes: Members) -> NDArray[np.bool_]:
-        """Tells which families have two of these attributes or more."""
-        return np.asarray(self.members[:, list(attributes)].sum(axis=1) > 1)
+        """Tells which families have some of these attributes."""
+        return np.asarray(self.members[:, list(attributes)].any(axis=1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,8 +126,7 @@ def annealed_seconds(pool: Pool, schedule: Schedule, method: Method, records: in
     where noise is large.
 
     How far tables grow is up to the data, by a factor of a hundred: what pairs asked evenly would make of them counts
-    two thirds, what half as many would one third. Nine made tables of 14 to 24 columns took 0.2 to 2.7 times this at
-    three prices, beside other work; none of the gate's is among them.
+    two thirds, what half as many would one third. Nine made tables, none a gate's, took 0.2 to 2.7 times this.
     """
     if not schedule.rounds:
         return 0.1

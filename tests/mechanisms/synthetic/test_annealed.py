@@ -13,10 +13,11 @@ import pytest
 from benchmarks.peers._wide_tables import made
 from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, ours, picked, price_of
 from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE
+from dpduck.mechanisms.synthetic import mwem
+from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution
 from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
-from dpduck.mechanisms.synthetic.pool import Pool, allowed, candidates
+from dpduck.mechanisms.synthetic.pool import Pool, allowed, candidates, estimated
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
 from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle
@@ -189,15 +190,23 @@ class Spending(SeededOracle):
         return super().answer(candidate, parameter)
 
 
-def test_rounds_spend_all_of_their_price() -> None:
-    """Prices double, none falls, and the last round takes what is left, which is no more than two would have had."""
+def test_rounds_spend_all_of_their_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices double, none falls, and the last round takes what is left, which is no more than two would have had.
+    Between the first choice and the eighth answer, not everything that may be asked is estimated."""
     table = made("made18", 4_000, 6)
     exact = np.zeros(table.sizes, np.int64)
     np.add.at(exact, tuple(table.codes), 1)
     plan = annealed(table.sizes, list(combinations(range(6), 3)), False, price_of("5"), 1, 4_000)
     assert plan.pool is not None and plan.schedule is not None and plan.method is not None
-    oracle = Spending(plan.pool, exact, plan.schedule)
+    oracle, numbers = Spending(plan.pool, exact, plan.schedule), list[int]()
+
+    def counted(pool: Pool, distribution: Distribution, records: float, asked: np.ndarray) -> np.ndarray:
+        numbers.append(int(asked.sum()))
+        return estimated(pool, distribution, records, asked)
+
+    monkeypatch.setattr(mwem, "estimated", counted)
     found = synthesise(plan.pool, plan.schedule, plan.method, oracle)
+    assert numbers[0] == len(plan.pool.workload) and min(numbers[1:]) < len(plan.pool.workload)
     assert len(oracle.spent) == len(found.chosen) > 6 and oracle.left == 0
     assert {later / one for one, later in pairwise(oracle.spent[:-1])} == {1, 2}
     assert oracle.spent[-2] <= oracle.spent[-1] < 4 * oracle.spent[-2]

@@ -51,10 +51,29 @@ def test_a_fit_ends_where_steps_together_gain_little(monkeypatch: pytest.MonkeyP
     assert fitted_along(monkeypatch, [9.0, *slowly, 1.0]) == 1.0
 
 
-@pytest.mark.parametrize("prior", [{}, {(0,): np.log([0.5, 1.5])}, {(0,): np.zeros(2), (2,): np.log([1.0, 2.0, 4.0])}])
-def test_the_total_of_a_prior_is_that_of_its_tables(prior: dict[tuple[int, ...], np.ndarray]) -> None:
+@pytest.mark.parametrize(
+    ("prior", "zeros"),
+    [
+        ({}, {}),
+        ({(0,): np.log([0.5, 1.5])}, {}),
+        ({(0,): np.full(2, -1000.0), (2,): np.log([1.0, 2.0, 4.0])}, {}),
+        ({(0,): np.log([0.5, 1.5]), (0, 1): np.log(np.arange(1.0, 9.0).reshape(2, 4))}, {}),
+        ({(1,): np.log([1.0, 2.0, 3.0, 4.0])}, {(1, 2): np.where(np.eye(4, 3) > 0, fits.IMPOSSIBLE, 0.0)}),
+    ],
+)
+def test_the_total_of_a_prior_is_that_of_its_tables(
+    prior: dict[tuple[int, ...], np.ndarray], zeros: dict[tuple[int, ...], np.ndarray]
+) -> None:
     """Where attributes are independent it is a product of sums; messages along the tree find the same."""
     tree = junction_tree(((0, 1), (1, 2)))
     seen = (Observation((0, 1), np.ones((2, 4)), 1.0), Observation((1, 2), np.ones((4, 3)), 1.0))
-    problem = fits.FitProblem(tree, (2, 4, 3), ((0, 1), (1, 2)), seen, 9.0, prior, 1.0, {})
+    problem = fits.FitProblem(tree, (2, 4, 3), ((0, 1), (1, 2)), seen, 9.0, prior, 1.0, zeros)
     assert problem.base[1] == pytest.approx(calibrated(tree, problem.base[0])[1], rel=1e-12)
+
+
+def test_a_fit_of_what_cannot_move_ends_at_once() -> None:
+    """One cell is all there is, whatever two answers say of it: no step, and nothing overflows."""
+    seen = (Observation((0,), np.array([90.0]), 1.0), Observation((0, 1), np.array([[80.0]]), 1.0))
+    found = fits.fit(junction_tree(((0, 1),)), (1, 1), seen, 1e9, steps=30, start={}, prior={}, strength=1.0)
+    assert [table.tolist() for table in found.tables] == [[[1.0]]]
+    assert not any(table.any() for table in found.parameters.values())
