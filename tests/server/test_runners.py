@@ -214,14 +214,15 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
     bounded.refused("alice", HEAVY["lists"])
     assert own.alive and ("bob", own) in runners._idle, "bob's is not in the place of one that alice had killed"
     bounded.refused("alice", HEAVY["rows"])
-    last = dict(runners._idle).get("alice")  # none, where it had to be killed
-    for runner in [last] if last is not None else []:
+    behind = [runner for name, runner in runners._idle if name == "alice"]
+    for runner in behind:
         assert runner.behind
         for thread in Path(f"/proc/{runner.process.pid}/task").iterdir():
             assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == BEHIND
     assert bounded.rows("alice", JOIN) == [(10,)]
+    assert all(runner.behind for name, runner in runners._idle if name == "alice")
     last = dict(runners._idle)["alice"]
-    assert last.behind and os.getpriority(os.PRIO_PROCESS, last.process.pid) == BEHIND
+    assert os.getpriority(os.PRIO_PROCESS, last.process.pid) == BEHIND
     assert os.getpriority(os.PRIO_PROCESS, own.process.pid) < BEHIND and own.alive
     assert eventually(lambda: prompt("alice"))
 
