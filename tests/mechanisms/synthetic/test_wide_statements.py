@@ -83,8 +83,8 @@ def test_what_is_impossible_follows_bins(people: Clinic) -> None:
     possible for adults. A merged bin is what one of its bins may be. At epsilon 2 noise leaves no NULL in one run of a
     hundred; at 20 those 55 of 5,000 rows are seven standard deviations above none."""
     statement = (
-        "CREATE PRIVATE TABLE made OPTIONS (epsilon = 20, delta = 1e-6{}, rows = 5000) AS SELECT age, married FROM people "
-        "WHERE NOT (age < 15 AND married) AND age < 75 WORKLOAD MARGINALS (2)"
+        "CREATE PRIVATE TABLE made OPTIONS (epsilon = 20, delta = 1e-6{}, rows = 5000) AS SELECT age, married "
+        "FROM people WHERE NOT (age < 15 AND married) AND age < 75 WORKLOAD MARGINALS (2)"
     )
     people.dp(statement.format(""))
     broken = "age IS NULL OR age >= 75 OR (age < 15 AND coalesce(married, TRUE))"
