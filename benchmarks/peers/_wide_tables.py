@@ -82,8 +82,8 @@ def packaged(folder: Path, name: str) -> Wide:
 
 
 def trips(file: Path) -> Wide:
-    """Taxi trips of a Parquet file, times as hours: a column is nearly a function of others (fares, fees, totals)."""
-    columns = "COLUMNS(c -> NOT contains(c, 'datetime'))::VARCHAR, hour(COLUMNS('.*datetime'))::VARCHAR"
+    """Taxi trips of a Parquet file: times, fares, fees and totals hang together in chains of columns."""
+    columns = "COLUMNS(c -> NOT contains(c, 'datetime'))::VARCHAR, epoch(COLUMNS('.*datetime'))::VARCHAR"
     read = duckdb.connect().execute(f"SELECT {columns} FROM read_parquet(?)", [str(file)])
     return _of_texts("trips", [["" if one is None else one for one in row] for row in read.fetchall()])
 
