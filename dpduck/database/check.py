@@ -216,12 +216,7 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
         ),
         Finding("most rows of a unit", most, ""),
         *dropped,
-        _rows(
-            "rows whose unit is NULL",
-            total - owned,
-            total,
-            "they are never counted, nor are rows without a parent",
-        ),
+        _rows("rows whose unit is NULL", total - owned, total, "they are never counted, nor are rows without a parent"),
     ]
 
 

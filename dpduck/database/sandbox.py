@@ -250,8 +250,7 @@ def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) ->
     ).fetchone()
     if changed is None or changed[0] > 0:
         raise Refusal(
-            f"a group of type {type_name} cannot be released",
-            accepted="numbers, texts, BOOLEAN, dates and times",
+            f"a group of type {type_name} cannot be released", accepted="numbers, texts, BOOLEAN, dates and times"
         )
 
 

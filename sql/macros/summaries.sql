@@ -2,7 +2,7 @@
 --
 -- Any summary: sums of n are unbiased for what its filter lets pass, and carry their standard error. What a filter has
 -- lost is in it, spread over the rows by their size, where the number of rows is known (total_epsilon, or EXPECT ROWS of
--- the whole table); else it is NULL:
+-- the whole table); else it is NULL, and so is the error over no rows: a filter may have dropped them all:
 --   SELECT sum(n), dp_sum_stderr(n_variance) FROM commute WHERE home LIKE '36%';
 -- Dyadic ranges (GROUP BY RANGES(day)): codes count the labels of the domain from 0, first and last code included:
 --   SELECT sum(n), dp_sum_stderr(n_variance) FROM days WHERE dp_in_range(day_level, day_node, 10, 90);
@@ -13,7 +13,7 @@
 --   FROM dp_sketch_point('sketched', ['36061', '36047']);
 
 CREATE OR REPLACE MACRO dp_sum_stderr(variance) AS
-    CASE WHEN count(*) = count(variance) THEN sqrt(coalesce(sum(variance), 0)) END;
+    CASE WHEN count(*) = count(variance) THEN sqrt(sum(variance)) END;
 
 -- Whether a dyadic interval is one of the few that make up the range: inside it, while its parent is not.
 CREATE OR REPLACE MACRO dp_in_range(level, node, low, high) AS

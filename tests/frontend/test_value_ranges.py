@@ -69,6 +69,34 @@ def test_settled_grids_are_whole(low: Fraction, width: Fraction, step: Fraction)
     assert max(abs(settled.low), abs(settled.high)) / settled.step <= LARGEST_INTEGER + 1
 
 
+CONDITIONS: tuple[tuple[str, list[float | None]], ...] = (
+    ("CASE WHEN d > 500 THEN 1 ELSE 0 END", [1, 1, 0, 0, 1, 0]),
+    ("CAST(d > 500 AND NOT d = 700 AS INTEGER)", [0, 1, 0, 0, 1, None]),
+    ("CASE WHEN d > 500 THEN d END", [200, 200, None, None, None, None]),
+    ("CASE d WHEN 700 THEN 5 ELSE d END", [5, 200, 0, 7, None, None]),
+    ("if(d >= 700, 1, 0)", [1, 1, 0, 0, 1, 0]),
+    ("nullif(d, 700)", [None, 200, 0, 7, None, None]),
+    ("coalesce(nullif(d, 700), 3)", [3, 200, 0, 7, 3, 3]),
+    ("least(greatest(d, 1), 100)", [100, 100, 1, 7, 100, 1]),
+    ("greatest(least(d, 100), 1) + d", [300, 300, 1, 14, None, None]),
+)
+
+
+@pytest.mark.parametrize(("text", "wanted"), CONDITIONS)
+def test_conditions_see_columns_as_they_are(
+    connection: duckdb.DuckDBPyConnection, text: str, wanted: list[float | None]
+) -> None:
+    """A CLAMP bounds what is added up, never which rows a condition means; NaN counts as DuckDB counts it in greatest,
+    in least and in conditions, and is NULL elsewhere."""
+    clamp, types = Clamp("d", "0", "200", "1"), {sql_of(parse_expression("d")): "DOUBLE"}
+    clamped = with_clamped_columns(parse_expression(text), lambda _: clamp, types)
+    rows = connection.execute(
+        f"SELECT CAST({sql_of(clamped)} AS DOUBLE) "
+        "FROM (SELECT unnest([700, 701, -3, 7, CAST('nan' AS DOUBLE), NULL]) AS d)"
+    ).fetchall()
+    assert [value for (value,) in rows] == wanted
+
+
 def test_coarser_steps() -> None:
     """A declared range of more than 2^24 steps is coarsened, a union takes the common step."""
     settled = Grid(Fraction(0), Fraction(10**9), Fraction(1, 1000)).settled()

@@ -135,9 +135,7 @@ def cell_columns(
     missing = {key.name for key in question.keys} - {key for _, _, key in shown if key}
     if missing or any(number is None and key is None for _, number, key in shown):
         raise refusal(
-            select,
-            "a cell is told by all of its columns",
-            "every grouping column, and aggregates as they are",
+            select, "a cell is told by all of its columns", "every grouping column, and aggregates as they are"
         )
     curved = [one for one in question.aggregates if one.function not in ("count", "sum") or one.operand_by_group]
     if curved:
@@ -149,9 +147,6 @@ def cell_columns(
     for item, number, key in shown:
         if key is None and number is not None:
             name = item.name
-            more = [
-                (f"{name}_stderr", stderr_column(number)),
-                (f"{name}{VARIANCES}", variances_column(number)),
-            ]
+            more = [(f"{name}_stderr", stderr_column(number)), (f"{name}{VARIANCES}", variances_column(number))]
             columns += [pair for pair in more if fold(pair[0]) not in taken]
     return tuple(columns)

@@ -146,21 +146,36 @@ def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None) -> Grid | None:
 
 
 def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> exp.Expr:
-    """Returns the expression with each clamped column between its bounds; NaN and infinities become NULL."""
+    """Returns the expression with each clamped column between its bounds; conditions see columns as they are.
+
+    NaN and infinities become NULL, but in greatest and least, which would ignore that: they count as a bound there.
+    """
     root = exp.Paren(this=expression.copy())
+    for node in [one for one in root.find_all(exp.Nullif) if one.this.find(exp.Nullif) is None]:
+        same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+        node.replace(exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=node.this.copy()))
     for column in list(root.find_all(exp.Column)):
-        clamp = clamp_of(column)
+        clamp = None if _in_condition(column) else clamp_of(column)
         if clamp is not None:
             low, high = _number(clamp.low), _number(clamp.high)
             branches = [
                 exp.If(this=exp.LTE(this=column.copy(), expression=low), true=low.copy()),
                 exp.If(this=exp.GTE(this=column.copy(), expression=high), true=high.copy()),
             ]
-            if types.get(sql_of(column)) in _FLOATS:
+            if types.get(sql_of(column)) in _FLOATS and not column.find_ancestor(exp.Greatest, exp.Least):
                 finite = exp.Anonymous(this="isfinite", expressions=[column.copy()])
                 branches.insert(0, exp.If(this=finite.not_(), true=exp.Null()))
             column.replace(exp.Case(ifs=branches, default=column.copy()))
     return root
+
+
+def _in_condition(node: exp.Expr) -> bool:
+    """Tells whether a column decides which value is taken, and is none."""
+    parent = node.parent
+    if parent is None:
+        return False
+    of_choice = isinstance(parent, (exp.If, exp.Case)) and node.arg_key == "this"
+    return of_choice or isinstance(parent, _CONDITIONS) or _in_condition(parent)
 
 
 def _number(text: str) -> exp.Expr:

@@ -148,8 +148,7 @@ def bounded_tokens(text: str) -> list[Token]:
     """Returns the tokens of a statement whose length, depth and literals are within bounds."""
     if len(text) > MAX_CHARACTERS:
         raise Refusal(
-            f"the statement has {len(text)} characters",
-            accepted=f"at most {MAX_CHARACTERS} (long lists go in a table)",
+            f"the statement has {len(text)} characters", accepted=f"at most {MAX_CHARACTERS} (long lists go in a table)"
         )
     if "\x00" in text:
         raise Refusal("the statement has a NUL character", accepted="text without it")

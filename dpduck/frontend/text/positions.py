@@ -129,10 +129,7 @@ def refuse_wrapped(reader: TokenReader) -> None:
         reader.index = index
         name = token.text.lower()
         if name not in _TAKES_STATEMENTS:
-            raise reader.refuse(
-                f"{name}(..) is no statement of dp()",
-                f"FROM {name}(..) by itself, outside dp(..)",
-            )
+            raise reader.refuse(f"{name}(..) is no statement of dp()", f"FROM {name}(..) by itself, outside dp(..)")
         alone = f"the statement alone, without FROM {name}(..) around it"
         if index + 2 < len(tokens) and tokens[index + 2].token_type == TokenType.NUMBER:
             raise reader.refuse(

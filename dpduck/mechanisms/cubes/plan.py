@@ -12,15 +12,7 @@ import numpy as np
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.frontend.select.request import Question, Request, Target, Treatment
-from dpduck.mechanisms.cubes.measures import (
-    CHOICE,
-    MOST_CHOSEN,
-    Measure,
-    Measures,
-    Use,
-    choose_measures,
-    matrix_of,
-)
+from dpduck.mechanisms.cubes.measures import CHOICE, MOST_CHOSEN, Measure, Measures, Use, choose_measures, matrix_of
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.budgets import FINE, price_for, raised
 from dpduck.planning.choose import plan_workload

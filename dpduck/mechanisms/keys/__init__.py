@@ -1,14 +1,7 @@
 """Keys that nobody declared, chosen privately."""
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.keys.plan import (
-    KeyProposal,
-    explained_keys,
-    key_columns,
-    key_header,
-    key_table,
-    propose_keys,
-)
+from dpduck.mechanisms.keys.plan import KeyProposal, explained_keys, key_columns, key_header, key_table, propose_keys
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.trusted.private.key_delta import PublishedKeys
 

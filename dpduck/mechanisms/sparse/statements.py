@@ -36,12 +36,7 @@ from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
 from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_argument, selected_questions
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
-from dpduck.mechanisms.sparse.session import (
-    COMPUTATIONAL,
-    SessionPlan,
-    histogram_from_facts,
-    secret_name,
-)
+from dpduck.mechanisms.sparse.session import COMPUTATIONAL, SessionPlan, histogram_from_facts, secret_name
 from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.ledger.ledger import Ledger

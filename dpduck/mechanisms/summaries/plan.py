@@ -77,9 +77,7 @@ def occupied_moments(
     chance = np.where((magnitudes >= theta) & ((sides == 2) | (noisy > 0)), chance, 0.0)
     estimates = np.sign(noisy) * np.maximum(magnitudes, tau)
     return Moments(
-        float(weights @ chance),
-        float(weights @ (chance * estimates)),
-        float(weights @ (chance * estimates**2)),
+        float(weights @ chance), float(weights @ (chance * estimates)), float(weights @ (chance * estimates**2))
     )
 
 

@@ -73,10 +73,12 @@ def test_sums_say_what_a_filter_has_lost(trips: Clinic, method: str, more: str) 
 
 
 def test_an_unknown_loss_is_no_small_error(trips: Clinic) -> None:
-    """With WHERE nobody knows how many rows there are: the standard error of a sum is NULL, and rows keep theirs."""
+    """With WHERE nobody knows how many rows there are: the standard error of a sum is NULL, and rows keep theirs. Over
+    no rows it is NULL, too: a filter may have dropped them all."""
     trips.dp(view("filter", 1, select="WHERE home < 500"))
     assert trips.rows("SELECT count(n_variance), dp_sum_stderr(n_variance) FROM private.v1") == [(0, None)]
     trips.dp(view("filter", 2, ", total_epsilon = 0.1", "WHERE home < 500"))
     assert trips.value("SELECT dp_sum_stderr(n_variance) FROM private.v2") > 0
     trips.dp(view("priority", 3, select="WHERE home < 500"))
     assert trips.value("SELECT dp_sum_stderr(n_variance) FROM private.v3") > 0
+    assert trips.value("SELECT dp_sum_stderr(n_variance) FROM private.v3 WHERE home < 0") is None
