@@ -227,12 +227,14 @@ def main() -> int:
         put(options.write, kept(options.record))
         return 0
     passed = True
-    known = [*MADE, *(PACKAGED if options.packages else ()), *(("trips",) if options.trips else ())]
-    for name in known if options.tables is None else [one for one in options.tables if one in known]:
-        table = (
-            made(name, options.rows) if name in MADE
-            else trips(options.trips) if name == "trips" else packaged(options.packages, name)
-        )  # fmt: skip
+    names = [*MADE, *(PACKAGED if options.packages else ()), *(("trips",) if options.trips else ())]
+    for name in names if options.tables is None else options.tables:
+        if name in MADE:
+            table = made(name, options.rows)
+        elif name == "trips":
+            table = trips(options.trips or parser.error("trips need --trips FILE"))
+        else:
+            table = packaged(options.packages or parser.error(f"{name} needs --packages FOLDER"), name)
         passed &= compared(table, options.epsilons, options.opendp, options.seconds, options.mechanisms, options.record)
     if not options.no_design:
         passed &= design(options.seed)
