@@ -17,7 +17,7 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.cells import variances_column
 from dpduck.frontend.select.known import KnownQuestion
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.select.request import Price, Request
 from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column, quote_identifier
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
@@ -164,11 +164,14 @@ def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> 
         return Refusal(
             what, accepted=f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..): {refused.accepted or refused.what}"
         )
-    return Refusal(what, accepted=f"FROM dp($$ {_paying(text, _price(plan))} $$), {_error(plan, number)}")
+    return Refusal(what, accepted=f"FROM dp($$ {paying(text, priced(plan.request.price))} $$), {_error(plan, number)}")
 
 
-def _price(plan: CubePlan) -> str:
-    charge = plan.request.price.charge
+def priced(price: Price) -> str:
+    """Writes a price as an option of a statement."""
+    charge, delta = price.charge, price.stated_delta
+    if price.stated_epsilon is not None and delta is not None:
+        return f"epsilon = {float(price.stated_epsilon):.6g}, delta = {float(delta):.6g}"
     name, amount = ("epsilon", charge.epsilon) if charge.epsilon is not None else ("rho", charge.rho)
     return f"{name} = {float(amount or Fraction(0)):.6g}"
 
@@ -179,7 +182,7 @@ def _error(plan: CubePlan, number: int) -> str:
     return f"which is charged for; its standard error would be {worst:.3g}" if worst else "which is charged for"
 
 
-def _paying(text: str, price: str) -> str:
+def paying(text: str, price: str) -> str:
     """Returns the statement with the clause that pays, where it begins with SELECT; else what to write."""
     start = text.strip().rstrip(";").rstrip()
     if start[:6].upper() == "SELECT" and start.upper().count("SELECT") == 1 and len(start) <= 300 and "\n" not in start:

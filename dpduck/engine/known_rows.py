@@ -17,7 +17,7 @@ import numpy as np
 
 from dpduck.database.measured import Kept
 from dpduck.database.releases import ReleaseStore
-from dpduck.engine.known import resting_on
+from dpduck.engine.known import paying, priced, resting_on
 from dpduck.frontend.select.known import KnownArguments, KnownQuestion
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.mechanisms.known.answer import Answer
@@ -76,7 +76,7 @@ def known_margins(
         counts = f"SELECT {quote_identifier(missing[0])}, count(*) AS n FROM {table.sql} GROUP BY ALL"
         raise Refusal(
             f"no release that you may read determines the counts of {missing[0][:60]!r}",
-            accepted=f"a release of them first: {_paying(counts)}",
+            accepted=f"a release of them first: {paying(counts, priced(columns[0].question.analysis.request.price))}",
         )
     return _together(columns, found, store)
 
@@ -95,10 +95,6 @@ def _column(table: TableName, name: str, ask: Ask) -> _Column:
 def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
     listed = ", ".join(quote_identifier(name) for name in names)
     return KnownArguments(f"SELECT {listed}, count(*) AS n FROM {table.sql} GROUP BY {listed}", Fraction(19, 20), None)
-
-
-def _paying(counts: str) -> str:
-    return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1){counts.removeprefix('SELECT')}"
 
 
 def _candidates(columns: Sequence[_Column], kept: Sequence[Kept]) -> set[tuple[int, ...]]:

@@ -66,7 +66,7 @@ class Mechanism(Generic[Q, P, N]):
     columns: names and types of the released table, by which SQL around it is bound before the charge.
     seconds: a guess of how long what follows planning takes, from public facts alone.
     errors: how far each aggregate is off, given EXPECT ROWS. advise: what would help most, given the budget as well.
-    options: those that it adds to the clause of a SELECT; Request.own has what a statement says of them.
+    options: those that it adds to the clause of a SELECT; Question.own has what a statement says of them.
     """
 
     name: str

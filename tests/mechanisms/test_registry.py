@@ -60,6 +60,22 @@ def test_its_option_is_known_while_it_is_registered(
     assert clinic.execute(CHARGES).fetchall() == [(0,)]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        COUNT.replace("count(*)", "count(*) FILTER (WHERE patient > 9)"),
+        COUNT.replace("count(*)", "count(patient)"),
+        COUNT.replace("epsilon = 1", "rho = 0.1"),
+    ],
+)
+def test_the_guide_refuses_what_its_mechanism_cannot_answer(clinic: duckdb.DuckDBPyConnection, other: str) -> None:
+    """A mechanism's plan refuses other questions, before the charge, in place of answering them as its own."""
+    clinic.execute("FROM dp('ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 5, delta = 1e-6)')")
+    with pytest.raises(duckdb.Error, match="round_to is for one count, at an epsilon"):
+        clinic.execute("FROM dp(?)", [other.format("round_to = 100")])
+    assert clinic.execute(CHARGES).fetchall() == [(0,)]
+
+
 def test_the_guide_shows_the_mechanism() -> None:
     """CONTRIBUTING.md quotes the mechanism that these tests add."""
     root = Path(__file__).resolve().parents[2]

@@ -39,11 +39,7 @@ _WINDOW_FUNCTIONS = (
 )  # fmt: skip
 _WINDOW_PARTS = (exp.Window, exp.WindowSpec, exp.Order, exp.Ordered)
 _POST_PROCESSING = STRUCTURE + OPERATORS + FUNCTIONS + _WINDOW_PARTS
-ERROR_BARS = {
-    "dp_stderr": stderr_column,
-    "dp_interval_low": margin_column,
-    "dp_interval_high": margin_column,
-}
+ERROR_BARS = {"dp_stderr": stderr_column, "dp_interval_low": margin_column, "dp_interval_high": margin_column}
 PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}
 """What the whole answer cost; NULL for the epsilon of Gaussian noise."""
 

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.facts import PublicFacts, SourceColumn
+from dpduck.frontend.rows.facts import Policy, PublicFacts, SourceColumn
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.analyse import Analysis, read_analysis
 from dpduck.frontend.select.answers import has_aggregate
 from dpduck.frontend.select.excluded_cells import met_by, met_outside, stands_for_several
 from dpduck.frontend.select.keys import KeyBuilder
+from dpduck.frontend.select.options import least_rho
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
 from dpduck.frontend.text.dialect import DifferentialPrivacy
@@ -197,13 +198,22 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
     policy = facts.policy(policy_table)
     least = Fraction(1) if policy is None else max(policy.min_epsilon or Fraction(0), Fraction(1))
     price = least if policy is None or policy.max_epsilon is None else min(policy.max_epsilon, least)
-    words = f"epsilon = {float(price):.12g}" if target is None else f"target_stderr = {float(target):.12g}"
+    words = _usual_price(price, policy) if target is None else f"target_stderr = {float(target):.12g}"
     select.set("hint", parse_options(f"{words}, confidence = {float(asked.confidence)!r}"))
     try:
         analysis, source = read_analysis(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
     return _question(analysis, source, facts)
+
+
+def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
+    """Writes a price of the kind that the budget adds up: pure epsilon costs many times more where it adds up rho."""
+    words = f"epsilon = {float(epsilon):.12g}"
+    if policy is None or policy.budget.pure:
+        return words
+    delta = policy.budget.delta
+    return f"{words}, delta = {float(delta):.12g}" if delta else f"rho = {float(least_rho(epsilon)):.12g}"
 
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:

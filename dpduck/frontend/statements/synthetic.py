@@ -217,10 +217,7 @@ def _condition(item: exp.Expr) -> exp.Expr | None:
 
 MECHANISMS = ("auto", "mwem", "aim", "cube", "barak")
 _SHARE = (Fraction(1, 100), Fraction(9, 10))
-SHARED_OPTIONS = (
-    *PRICE_OPTIONS,
-    Option("planning_seconds", "number", "time for searches"),
-)
+SHARED_OPTIONS = (*PRICE_OPTIONS, Option("planning_seconds", "number", "time for searches"))
 SHARED = tuple(option.name for option in SHARED_OPTIONS)
 """What a private table reads as every statement does, where all are read."""
 

@@ -110,8 +110,8 @@ def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
     if kept is None or not release.laws:
         raise Refusal(
             "no covariances are kept for this release",
-            accepted="a release by consistency 'l2' or 'none', without nonnegative, integer, PREFIXES and RANGES, of "
-            "at most 20000 grouping sets",
+            accepted="a release of counts alone, or of one sum, by consistency 'l2' or 'none', without nonnegative, "
+            "integer, PREFIXES and RANGES, of at most 20000 grouping sets",
         )
     return covariances_from_text(kept)
 

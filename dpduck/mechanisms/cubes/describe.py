@@ -42,7 +42,6 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
 
-TWO_SIDED_95 = 1.96
 MOST_SECONDS = 2.0
 """What looking for help may take, as planning the statement itself took."""
 
@@ -105,8 +104,7 @@ def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table:
         return 0.0
     width = float(operand.high - operand.low)
     if measured.choices:
-        far = measured.choices[0].far / max(rows, 1.0)
-        return max(min(1.0, far / TWO_SIDED_95) * width, float(operand.step) / sqrt(12))
+        return max(measured.choices[0].deviation(rows) * width, float(operand.step) / sqrt(12))
     if one.function == "quantile":
         count = tree_buckets(found.request.question, measure).count
         below = rows * np.arange(1, count) / count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log
+from math import ceil, exp, expm1, log, sqrt
 
 from dpduck.algebra.ranges import RangeWorkload, intervals
 from dpduck.planning.budgets import root_below
@@ -85,6 +85,19 @@ class BucketChoice:
     def far(self) -> float:
         """Returns the distance, rows times both, that is rarely exceeded: weights are exp(-rate * distance), 1 at 0."""
         return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
+
+    def deviation(self, rows: float) -> float:
+        """Returns the standard error of the value where so many rows lie evenly over the range, in its widths.
+
+        Weights fall by exp(-1) each `scale` of the range on both sides of the quantile: a Laplace law, cut at its ends.
+        """
+        scale = min(1 / (float(self.rate) * (self.below + self.above) * max(rows, 1.0)), 1000.0)  # all but even
+        squares, weights = 0.0, 0.0
+        for side in (self.below, self.above):
+            far = side / (self.below + self.above) / scale
+            squares += scale**3 * (2 - exp(-far) * (far**2 + 2 * far + 2))
+            weights += scale * -expm1(-far)
+        return sqrt(squares / weights)
 
 
 PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))

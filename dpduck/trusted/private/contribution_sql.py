@@ -164,10 +164,7 @@ def _total(column: str) -> str:
 
 def _limbs(total: str) -> list[str]:
     """Returns a total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
-    return [
-        f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)",
-        f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)",
-    ]
+    return [f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)", f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)"]
 
 
 def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -> list[NDArray[np.int64]]:

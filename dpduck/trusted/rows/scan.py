@@ -33,14 +33,7 @@ from dpduck.trusted.rows.periods import inside_sql, unit_sql
 from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, travels
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
-from dpduck.trusted.rows.program import (
-    Division,
-    longest_lookup,
-    longest_read,
-    longest_repeated,
-    of_fixed_size,
-    staged,
-)
+from dpduck.trusted.rows.program import Division, longest_lookup, longest_read, longest_repeated, of_fixed_size, staged
 from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError

@@ -105,6 +105,15 @@ def test_what_helps_is_what_it_is_said_to_be(visits: Clinic) -> None:
     assert 100 * fewer[2] / 2000 == pytest.approx(offers["MAX ROWS 2 in the policy, which leaves rows out"], rel=0.02)
 
 
+def test_a_chosen_quantile_errs_as_its_law_says(visits: Clinic) -> None:
+    """Half of epsilon 1 over 4 rows a unit: a Laplace law of 8 ranks, and not the 19 of 20 of all tables there are."""
+    statement = ASK.format("epsilon = 1, quantiles = 'choice'", "sex, median(charge) AS m", "sex")
+    typical = errors(visits, statement)[NAMES[4]][2]
+    assert typical == pytest.approx(sqrt(2) * 8 / 10_000 * 1000, rel=0.01)
+    stated = "SELECT worst_stderr FROM dp_explain(?) WHERE chosen"
+    assert visits.con.execute(stated, [statement]).fetchall()[0][0] == pytest.approx(typical, rel=1e-3)
+
+
 def test_the_noise_of_a_delta_is_offered_at_the_same_cost(visits: Clinic) -> None:
     """OPTIONS (rho = ..) of the note costs what the statement costs, and errs as the note says."""
     protected(visits, most_rows=1, budget="epsilon = 100, delta = 1e-6")

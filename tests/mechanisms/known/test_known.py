@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import numpy as np
 import pytest
@@ -158,7 +160,7 @@ def test_what_is_not_known_is_refused_with_a_price(clinic: Clinic) -> None:
         told.append(one_line(caught.value))
     said = "no release that you may read determines count(*); accepted: FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY "
     said += "OPTIONS "
-    assert told[0].startswith(f"{said}(epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex $$)")
+    assert told[0].startswith(f"{said}(rho = 0.5) sex, count(*) AS n FROM visits GROUP BY sex $$)")
     assert told[1].startswith(f"{said}(rho = 0.0200001) sex") and told[1].endswith("its standard error would be 5")
     refused = {
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits": "takes a plain SELECT",
@@ -172,6 +174,31 @@ def test_what_is_not_known_is_refused_with_a_price(clinic: Clinic) -> None:
         with pytest.raises(duckdb.Error) as caught:
             clinic.con.execute("FROM dp_known(?)", [statement])
         assert why in one_line(caught.value)
+
+
+PRICES = {
+    "epsilon = 9": "epsilon = 1",
+    "rho = 9": "rho = 0.5",
+    "epsilon = 9, delta = 1e-6": "epsilon = 1, delta = 1e-06",
+}
+
+
+@pytest.mark.parametrize("budget", PRICES)
+def test_what_is_not_known_is_priced_as_its_budget_adds_up(clinic: Clinic, budget: str) -> None:
+    """A pure epsilon costs sixteen times more of a budget of rho than the same epsilon with a delta."""
+    make_visits(clinic)
+    policy = f"PRIVACY UNIT patient MAX ROWS 4, BUDGET ({budget}), DOMAIN sex IN ('F', 'M')"
+    clinic.dp(f"CREATE OR REPLACE PRIVACY POLICY ON visits ({policy})")
+    paid = []
+    for asked in (
+        "FROM dp_known('SELECT sex, count(*) AS n FROM visits GROUP BY sex')",
+        "FROM dp('CREATE PRIVATE TABLE made AS SAMPLE 9 FROM KNOWN visits (sex)')",
+    ):
+        with pytest.raises(duckdb.Error) as caught:
+            clinic.con.execute(asked)
+        paid += re.findall(r"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS \(.*? GROUP BY \w+", one_line(caught.value))
+    assert [f"OPTIONS ({PRICES[budget]}) " in one for one in paid] == [True, True]
+    assert [len(clinic.dp(one)) for one in paid] == [2, 2]
 
 
 @pytest.mark.parametrize("epsilon", ["1", "2.5"])

@@ -16,6 +16,7 @@ from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Total
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.contributions import Contribution
+from dpduck.values.errors import Refusal
 
 ROUND_TO = Option("round_to", "whole", "counts are rounded to a multiple of it", Fraction(1), Fraction(1000))
 
@@ -30,26 +31,31 @@ class Rounded:
 
     @property
     def variance(self) -> float:
-        """Of the noise and of the rounding."""
+        """Returns that of the noise and of the rounding."""
         noise = self.ask.noise
         return (0.0 if noise is None else noise.variance) + self.to**2 / 12
 
 
 def plan(request: Request) -> Rounded:
-    """Laplace noise for the whole price."""
+    """Plans Laplace noise for the whole price; refuses what is not one count of all rows."""
+    epsilon = request.price.charge.epsilon
+    if request.question.keys or [one.text for one in request.question.aggregates] != ["count(*)"] or not epsilon:
+        raise Refusal(
+            "round_to is for one count, at an epsilon", accepted="OPTIONS (epsilon = 1, round_to = 9) count(*)"
+        )
     scan = Scan(counting_job(request, [Contribution("")]), request.rows.unit_bound)
-    noise = Noise(NoiseKind.LAPLACE, request.rows.unit_bound / (request.price.charge.epsilon or Fraction(1)))
+    noise = Noise(NoiseKind.LAPLACE, request.rows.unit_bound / epsilon)
     return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.question.own)["round_to"])))
 
 
 def columns(proposal: Rounded) -> Columns:
-    """One answer."""
+    """Names the columns of one answer."""
     answer = [(answer_column(0), "BIGINT"), (stderr_column(0), "DOUBLE")]
     return [(GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answer]
 
 
 def recover(proposal: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
-    """The noisy count, rounded."""
+    """Rounds the noisy count."""
     rounded, stderr = proposal.to * round(noisy / proposal.to), proposal.variance**0.5
     values = ([0], [0], [rounded], [stderr])
     return ReleasedTable(
@@ -58,7 +64,7 @@ def recover(proposal: Rounded, noisy: int, tools: Tools) -> ReleasedTable:
 
 
 def describe(request: Request, proposal: Rounded) -> str:
-    """One row of dp_explain."""
+    """Writes one row of dp_explain."""
     charge, variance = request.price.charge, proposal.variance
     price = (request.price.stated_epsilon, request.price.stated_delta, charge.rho)
     return rows_sql(EXPLAINED, [["rounded", True, variance, variance**0.5, *price, 1, 1, f"to {proposal.to}", 0.0]])

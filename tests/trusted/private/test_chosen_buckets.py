@@ -186,3 +186,16 @@ def test_a_choice_is_made_once() -> None:
     assert door.answer(ask).shape == (2,)
     with pytest.raises(InternalError, match="used up"):
         door.answer(ask)
+
+
+@pytest.mark.parametrize("fraction", [Fraction(1, 2), Fraction(9, 10), Fraction(1, 100)])
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 10), Fraction(1, 10**6)])
+def test_the_stated_error_is_that_of_even_rows(fraction: Fraction, epsilon: Fraction) -> None:
+    """The error that dp_errors states, beside the sum over all buckets, from one row to half a million."""
+    choice = bucket_choices(fraction, 4096, NoiseKind.LAPLACE, epsilon, 4, 1)[0]
+    places = (np.arange(4096) + 0.5) / 4096
+    for rows in (1.0, 20.0, 2000.0, 500_000.0):
+        off = np.abs(choice.below * places * rows - choice.above * (1 - places) * rows)
+        weights = np.exp(-float(choice.rate) * off)
+        summed = np.sqrt((weights * (places - float(fraction)) ** 2).sum() / weights.sum())
+        assert choice.deviation(rows) == pytest.approx(summed, rel=1e-3, abs=1 / 4096)
