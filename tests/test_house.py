@@ -28,7 +28,9 @@ CEILINGS = {
 
 
 _ARTICLES = "The A An One Every All Each Both Its Any Nothing Another Two No"
-NO_VERBS = frozenset(f"{_ARTICLES} Whether What How Which Who Where Whose".split())
+NO_VERBS = frozenset(
+    f"{_ARTICLES} Whether What How Which Who Where Whose Of With Without As In FALSE NULL Rows Smaller".split()
+)
 """First words that are no verb, of docstrings of functions."""
 
 

@@ -184,7 +184,7 @@ class Catalog:
 
     @_remembered
     def table_names(self) -> tuple[str, ...]:
-        """Names of tables, for their owner."""
+        """Lists the names of tables, for their owner."""
         rows = self._cursor.execute(
             "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name <> 'dpduck' ORDER BY 1"
         ).fetchall()

@@ -172,7 +172,7 @@ class ReleaseStore:
         return found[0] if found else None
 
     def views(self) -> list[str]:
-        """Names of the private views, which whoever may ask at all may read."""
+        """Lists the names of the private views, which whoever may ask at all may read."""
         return [found.name for found in self._select("WHERE kind = 'view'", [])]
 
     def named(self, name: str) -> StoredRelease | None:

@@ -33,7 +33,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
-_LEFT = r"""
+_CLEANUP_SQL = r"""
 FROM (SELECT 'DETACH ' AS word, database_name AS name FROM duckdb_databases() WHERE database_name <> 'memory'
         AND NOT internal
     UNION ALL SELECT 'DROP SCHEMA ', schema_name FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal
@@ -117,11 +117,11 @@ class Sandbox:
             return ask(connection)
 
     def copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
-        """Copies of tables, each with one row of NULLs."""
+        """Makes copies of tables, each with one row of NULLs."""
         self._copy(connection, tables)
 
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
-        """Copies of tables that are not there yet, or are there with other columns."""
+        """Makes the copies that are missing, or have other columns."""
         for table, columns in tables.items():
             if self._copies.get(table) == tuple(columns):
                 continue
@@ -136,7 +136,7 @@ def _is_emptied(root: duckdb.DuckDBPyConnection) -> bool:
     """Takes away copies, and what a rehearsal sets; tells whether that went well."""
     try:
         with root.cursor() as cursor:
-            for (sql,) in cursor.execute(_LEFT).fetchall():
+            for (sql,) in cursor.execute(_CLEANUP_SQL).fetchall():
                 cursor.execute(sql)
             cursor.execute("RESET GLOBAL disabled_optimizers")
     except duckdb.Error:
@@ -366,7 +366,7 @@ def _check_source(source: Any) -> None:
 
 
 def _check_rows(node: Any) -> None:
-    """Rows of tables one beside the other: UNION ALL of plain SELECTs, or the DISTINCT rows of a public table."""
+    """Refuses rows other than a UNION ALL of plain SELECTs, or the DISTINCT rows of a public table."""
     if node.get("cte_map", {}).get("map"):
         raise refused("a CTE")
     if node.get("type") == "SET_OPERATION_NODE":

@@ -146,7 +146,7 @@ def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
 
 
 def require_view_name(name: str) -> None:
-    """Names that a private view may have: words that are file names too, and not dpduck's own."""
+    """Refuses names that no private view may have; accepted are words that are file names too, and not dpduck's own."""
     if not _VIEW_NAME.fullmatch(name) or name.lower().startswith(("release_", "dpduck_")):
         raise Refusal(
             f"the name {name[:40]!r} is not free for a view",

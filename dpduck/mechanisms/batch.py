@@ -142,7 +142,7 @@ def _priced(
 
 
 def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> tuple[str, Fraction]:
-    """In which measure a unit's budget adds up, and what would be left; below 0 where it does not suffice.
+    """Returns the measure that a unit's budget adds up in, and what would be left; below 0 where it does not suffice.
 
     Of units by periods, in the one of a run that has least left, or over all of them where LIFETIME has less.
     """

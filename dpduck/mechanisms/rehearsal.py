@@ -112,7 +112,7 @@ def _without_rows(cursor: duckdb.DuckDBPyConnection, tables: dict[TableName, tup
 
 
 def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, tables: dict[TableName, tuple[Column, ...]]) -> None:
-    """Rows of extreme values of each type, and no NULL but in columns of types that are not computed with."""
+    """Adds rows of extreme values of each type, and no NULL but in columns of types that are not computed with."""
     for table, columns in tables.items():
         made = [f"{_one_of(column.type_name)} AS {quote_identifier(column.name)}" for column in columns]
         made = [sql for sql in made if not sql.startswith("NULL")]

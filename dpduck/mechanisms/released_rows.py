@@ -41,7 +41,7 @@ class AnswerColumn:
 
 
 def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str, str], ...]:
-    """Names and DuckDB types of the released table. whole: which aggregates are whole numbers."""
+    """Returns names and DuckDB types of the released table. whole: which aggregates are whole numbers."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     keys += [(key.end_name, key.type_name) for key in request.question.keys if key.shape]
     answers = []

@@ -135,7 +135,7 @@ def plan_workload(
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
     strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform';
     'shares' of the strategy 'marginals' alone.
-    rivals: whether candidates are planned that are known to lose: the others, where one marginal is asked.
+    rivals: whether other candidates are planned, too, where one marginal is asked and identity is known to win.
     """
     if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
         raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")

@@ -35,7 +35,7 @@ from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, Iden
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 LEAST_VARIANCE = 1e-200
-"""Of a noise that is smaller than doubles are; so that its inverse is a number."""
+"""The least variance that is used, so that its inverse stays finite."""
 
 
 def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> FloatArray:
@@ -51,7 +51,7 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """Returns the same for a family: one transform for the sets in the lattice, one pass over it for each other set."""
+    """Returns d_U of a family: one transform for the sets in the lattice, one pass over it for each other set."""
     distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
     variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
@@ -115,7 +115,7 @@ def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], no
 
 
 def least_squares_variances(plan: Plan) -> tuple[float, ...]:
-    """Returns the same for a plan's measurements, whatever recovery the plan names."""
+    """Predicts the variances of least squares from a plan's measurements, whatever recovery the plan names."""
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     return workload_variances(lattice, plan.measurements, plan.noise)
 
@@ -305,7 +305,7 @@ def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray
 
 
 def margins(table: NDArray[Scalar], members: Members, wanted: Iterable[Members]) -> dict[Members, NDArray[Scalar]]:
-    """Sums of a table onto each wanted subset of its attributes; larger attributes are summed away first."""
+    """Sums a table onto each wanted subset of its attributes; larger attributes are summed away first."""
     sizes = dict(zip(members, table.shape, strict=True))
     decided = sorted(members, key=lambda attribute: -sizes[attribute])
     found: dict[Members, NDArray[Scalar]] = {}

@@ -20,7 +20,7 @@ HALF_LIFE = 10.0
 """Seconds after which half of what somebody worked is forgotten."""
 
 PROMPT = 1.0
-"""Seconds of work lately up to which nobody stands back behind others."""
+"""A principal with at most so many seconds of recent work does not wait for others."""
 
 _LOOK_AGAIN = 0.25
 
@@ -56,7 +56,7 @@ class Debts:
 
 
 class Places:
-    """Lets so many in at once; who waits is let in by what they worked lately, however many statements each sends.
+    """Admits so many statements at once, first those of whoever worked least lately, however many each sends.
 
     Who worked much waits for whoever is at work and worked less than half of that: an occasional statement is at work
     alone, not beside those of somebody who never stops. The other's work counts as it goes on, so that wait ends.
@@ -111,7 +111,7 @@ class Places:
         return self._debts.of(name)
 
     def owe(self, name: str, seconds: float) -> None:
-        """Notes what a principal's work cost beside its time; less than nothing for time that was no work."""
+        """Adds seconds to what a principal worked; a negative number takes off time that was no work."""
         with self._lock:
             self._settle()
         self._debts.add(name, seconds)
@@ -181,7 +181,7 @@ def next_point(elapsed: float, floor: float) -> float:
 
 
 class TimeGrid:
-    """Holds work that looked at private rows until the next point of the grid; a state for each thread.
+    """Holds work that read private rows until the next point of the grid. Each thread has a state of its own.
 
     Whatever becomes of the work, its end is seen at a point of the grid alone: it is held before a release is stored,
     where others could see it, and before a failure is told. Held work waits: it costs no processor.

@@ -81,7 +81,7 @@ class Present(Query[IntegerArray]):
     values: int
 
     def bound(self, rows: int) -> int:
-        """Returns L1 norm of what a unit of so many rows moves; the L2 norm is never more."""
+        """Returns the L1 norm of what a unit of so many rows moves; the L2 norm is never more."""
         return min(rows, self.values * prod(self.query.shape))
 
 

@@ -52,7 +52,7 @@ class PublicFacts(Protocol):
         """Returns the three-part name of a table or view, None where there is none."""
 
     def known_names(self) -> tuple[str, ...]:
-        """Names of the tables that whoever asks may know of: under a policy, or public."""
+        """Lists the names of tables that whoever asks may know of: under a policy, or public."""
 
     def is_view(self, table: TableName) -> bool:
         """Tells whether a resolved name is a view."""
@@ -99,7 +99,7 @@ class PublicFacts(Protocol):
         """Returns the image of an expression over the public domains of the columns it uses."""
 
     def shadowed_functions(self) -> frozenset[str]:
-        """Names of built-in functions that a user's macro or function hides."""
+        """Lists the built-in functions that a user's macro or function hides."""
 
 
 # An owner's policy once it has been checked: what is public about a table and what is protected.

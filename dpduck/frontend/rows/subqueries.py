@@ -181,7 +181,7 @@ def _read_selection(
 
 
 def _chosen(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
-    """Names and columns of a select list of plain columns."""
+    """Returns names and columns of a select list of plain columns."""
     chosen: list[tuple[str, str]] = []
     for item in query.expressions:
         column = item.unalias()

@@ -129,7 +129,7 @@ class RowSource:
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """Names of the private tables that are read."""
+        """Lists the private tables that are read."""
         return tuple(read.table for read in self.reads)
 
     @property

@@ -88,7 +88,7 @@ def _outputs(branch: RowSource) -> list[tuple[str, exp.Expr]]:
 
 
 def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[Column, ...]:
-    """Names of the first branch; every branch has the same number of columns, of the same types."""
+    """Returns the names of the first branch; every branch has the same number of columns, of the same types."""
     columns: list[Column] = []
     for branch, node in zip(branches, nodes, strict=True):
         outputs, types = _outputs(branch), column_types(branch)

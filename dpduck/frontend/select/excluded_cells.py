@@ -117,7 +117,7 @@ def stands_for_several(domain: Domain) -> list[bool]:
 
 
 def could(node: exp.Expr, span: Span, read: Reader) -> bool:
-    """As _may, which leaves IS NULL open."""
+    """Does what _may does, which leaves IS NULL open."""
     node = node.unnest()
     if isinstance(node, exp.And):
         return all(could(part, span, read) for part in (node.left, node.right))

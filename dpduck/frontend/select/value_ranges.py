@@ -237,7 +237,7 @@ class Grid:
         return Grid(least, max(ends), self.unit)
 
     def settled(self) -> Grid:
-        """With whole steps from 0 that are not too many: coarser where needed, and bounds on multiples of the step."""
+        """Returns it with whole steps from 0, coarser where they are too many, and bounds on multiples of the step."""
         alone = abs(self.low) if self.low == self.high else Fraction(0)
         step = self.step or alone or decimal_step(self.high - self.low)
         if self.step and divisor(self.low, step) != step:

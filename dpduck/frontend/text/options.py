@@ -117,7 +117,7 @@ class Given:
         return value if isinstance(value, tuple) else ()
 
     def flag(self, name: str) -> bool:
-        """FALSE where it is not given."""
+        """Returns a flag, FALSE where it is not given."""
         return self.value(name) is True
 
     def text(self, name: str) -> str:

@@ -222,7 +222,7 @@ def ends_of(axis: Axis, numbers: NDArray[np.integer]) -> tuple[IntegerArray, Int
 
 
 def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
-    """Names and DuckDB types of the released table."""
+    """Returns names and DuckDB types of the released table."""
     keys = [(key.name, key.type_name) for key in request.question.keys]
     ranges = [key for key in request.question.keys if key.shape]
     keys += [(key.end_name, key.type_name) for key in ranges]

@@ -164,7 +164,7 @@ def cliques_of(sizes: Sequence[int], sets: Sequence[Members]) -> tuple[Members, 
 
 
 def cells_of(sizes: Sequence[int], cliques: Iterable[Members]) -> int:
-    """Of all tables."""
+    """Counts the cells of all tables."""
     return sum(prod(sizes[attribute] for attribute in clique) for clique in cliques)
 
 

@@ -85,7 +85,7 @@ class FitProblem:
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of the cliques."""
+        """Returns the shapes of the cliques."""
         return [tuple(self.sizes[member] for member in clique) for clique in self.tree.cliques]
 
     @cached_property
@@ -339,7 +339,7 @@ class Observation:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the marginal."""
+        """Returns the shape of the marginal."""
         return self.value.shape if self.coefficients is None else self.coefficients.shape
 
     def predicted(self, marginal: FloatArray) -> FloatArray:

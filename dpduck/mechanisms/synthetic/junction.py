@@ -41,12 +41,12 @@ class Elimination:
 
     @cached_property
     def cells(self) -> int:
-        """Of all fronts together: no fewer than those of the cliques."""
+        """Counts the cells of all fronts together: no fewer than those of the cliques."""
         return sum(self.front_cells)
 
     @cached_property
     def front_cells(self) -> list[int]:
-        """Of each front."""
+        """Counts the cells of each front."""
         return [self._cells(front) for front in self.fronts]
 
     def cells_with(self, attributes: Members) -> int:
@@ -273,7 +273,7 @@ class Beliefs:
     conditional: dict[tuple[int, Members], FloatArray] = field(default_factory=dict)
 
     def marginals(self, wanted: Sequence[Members]) -> dict[Members, FloatArray]:
-        """Of these sets of attributes, all of them in one connected part each."""
+        """Returns the marginals of these sets of attributes, all of them in one connected part each."""
         order = sorted(range(len(self.tables)), key=lambda place: self.tables[place].size)
         bits = [(self.tree.bits[place], place) for place in order]
         inside: dict[int, list[Members]] = {}

@@ -271,7 +271,7 @@ def annealed(
 
 
 def _first_share(pure: bool, amount: Fraction, bound: int, sizes: Sequence[int], records: int) -> Fraction:
-    """Of the price, for 1-way marginals: the least of some shares that leaves their noise below QUIET."""
+    """Returns the share of the price for 1-way marginals: the least that leaves their noise below QUIET."""
     for share in (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)):
         tried = Schedule(pure, amount, bound, 1, Fraction(1, 10), len(sizes), share, True)
         noise = mean_absolute(pure, tried.variance(tried.parameter(tried.first_price)))

@@ -52,7 +52,7 @@ class Pool:
 
     @property
     def all_weights(self) -> tuple[int, ...]:
-        """Of all families; those before the rounds and the number of records are never chosen."""
+        """Returns the weights of all families; those before the rounds and the number of records are never chosen."""
         return (*self.weights, *(1 for _ in self.first), 1) if self.weights else ()
 
     @cached_property

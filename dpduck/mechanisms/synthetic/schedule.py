@@ -1,7 +1,7 @@
 """How a budget is divided over rounds: exact rationals, fixed before any data is seen.
 
-With m the most rows of one privacy unit. Pure: epsilon is the number of records' share, plus the first questions',
-plus, per round, 2 m rate (choice) and m / b (answer). zCDP: rho likewise, (m rate)^2 / 2 and m^2 / (2 sigma^2).
+With m the most rows of one privacy unit. Pure: epsilon is that of the noisy number of records, plus that of the first
+marginals, plus, per round, 2 m rate (choice) and m / b (answer). zCDP: rho likewise, (m rate)^2 / 2, m^2 / (2 sigma^2).
 The parameter of an answer is that of its noise (trusted.noise.law): b or sigma^2.
 """
 
@@ -22,7 +22,7 @@ RECORDS = 10_000
 """Taken for the number of records in predictions where the policy has no EXPECT ROWS."""
 
 UNSEEN = 0.05
-"""Predictions take what was not asked to be this far off in total variation where as many rounds as are wanted were."""
+"""Total variation by which predictions take unasked marginals to be off, after as many rounds as are wanted."""
 
 DRAWN = 0.12
 """Rows of a distribution are this far off, times the root of a marginal's cells over rows (measured, made tables)."""
@@ -31,7 +31,7 @@ DROWNED = 0.35
 """Total variation of noise in an average pair of columns up to which pairs are measured."""
 
 CLEAR_PAIRS, CLEAR_SINGLES = 0.15, 0.04
-"""The same beyond that: of pairs of the smallest columns, and of 1-way marginals at the whole price."""
+"""Beyond that, pairs are measured up to this noise of the smallest pairs, and of 1-way marginals at the whole price."""
 
 LOUDEST = 0.25
 """Rounds are fewer where their noise would exceed this total variation."""
@@ -87,12 +87,12 @@ class Schedule:
         return self.rate(choice), self.parameter(price - choice)
 
     def variance(self, parameter: Fraction) -> float:
-        """Of the noise."""
+        """Returns the variance of the noise."""
         return 2 * float(parameter) ** 2 if self.pure else float(parameter)
 
 
 def mean_absolute(pure: bool, variance: float) -> float:
-    """Returns mean absolute value of Laplace or Gaussian noise of this variance."""
+    """Returns the mean absolute value of Laplace or Gaussian noise of this variance."""
     return sqrt(variance / 2) if pure else sqrt(2 * variance / pi)
 
 
@@ -148,7 +148,7 @@ def drawn_error(shapes: Sequence[tuple[int, ...]], rows: int) -> float:
 
 
 def mean_cells(shapes: Sequence[tuple[int, ...]]) -> float:
-    """Of a marginal."""
+    """Returns the mean number of cells of a marginal."""
     return sum(prod(shape) for shape in shapes) / len(shapes)
 
 

@@ -81,7 +81,7 @@ class Block:
 
     @property
     def variance(self) -> float:
-        """Of a block of one number."""
+        """Returns the variance of a block of one number."""
         return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
 
     def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:

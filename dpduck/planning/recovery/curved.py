@@ -167,7 +167,7 @@ def _root(outside: Callable[[float], float], inside: float, beyond: float) -> fl
 
 
 def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns a cell sums cells of one noisy table; tables are independent."""
+    """Sums over tables: a cell sums cells of one noisy table, and tables are independent."""
     lifted: dict[Members, FloatArray] = {}
     variances: dict[Members, float] = {}
     for marginal, table in weights.items():
@@ -346,7 +346,7 @@ def deviation_of(found: Curved) -> Curved:
 
 
 def _with_nulls(found: Curved, answered: NDArray[np.bool_], most: float) -> Curved:
-    """NULL where too few rows are left, with everything possible as the interval."""
+    """Answers NULL where too few rows are left, with everything possible as the interval."""
     return Curved(
         np.where(answered, found.estimates, np.nan),
         np.where(answered, found.stderrs, np.nan),

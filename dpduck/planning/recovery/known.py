@@ -113,7 +113,7 @@ class Knowledge:
         return Found(estimates, variances, known)
 
     def component_variance(self, inside: tuple[int, ...]) -> float:
-        """Of axes of one atom each: the variance of a set's component, infinite where nothing was measured of it."""
+        """Returns the variance of a set's component, for axes of one atom each; infinite where nothing was measured."""
         (block,) = (self._block(inside, (0,) * len(inside)),)
         return float("inf") if block.null is not None else block.variance
 

@@ -261,7 +261,7 @@ def lattice_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> L
 
 
 class SearchClock:
-    """Counts down from `seconds`; searches run by fixed counts, so that it cuts only on a busy machine."""
+    """Counts down from `seconds`. Searches have fixed numbers of steps: the clock ends one on a busy machine alone."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

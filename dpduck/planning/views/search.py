@@ -71,7 +71,7 @@ class FoundViews:
     origin: str
 
     def rank(self) -> tuple[float, int]:
-        """Smaller is better: the error to seven digits, then the number of views."""
+        """Returns a sort key, smaller is better: the error to seven digits, then the number of views."""
         return round(log(self.error), 6), len(self.views)
 
 
@@ -262,7 +262,7 @@ def _equal(one: float, other: float) -> bool:
 
 
 def _distinct(found: list[FoundViews]) -> list[FoundViews]:
-    """Without those whose error another one has already."""
+    """Drops those with the same error as another one."""
     kept: list[FoundViews] = []
     for start in found:
         if not kept or not _equal(kept[-1].error, start.error):

@@ -1,4 +1,4 @@
-"""The listener of the page: one request a connection, so many connections, and none that waits for a slow stranger.
+"""The listener of the page: one request for each connection, and so many connections; slow clients lose their place.
 
 Where all places are taken, the connection that has kept its server waiting longest goes: whoever opens many and sends
 nothing, or sends and reads drop by drop, makes room for whoever asks. Those at work are never sent away.
@@ -42,7 +42,7 @@ from dpduck.values.errors import Refusal, StoreError
 PORT = 8080
 MOST_CONNECTIONS = 128
 READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
-"""In which a whole request has to come, and an answer has to be taken."""
+"""Seconds in which a request must arrive, and in which its answer must be read."""
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 _OPEN = (
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each connection, of which there are so many."""
+    """Serves each connection in a thread, and so many at once."""
 
     daemon_threads, block_on_close, request_queue_size = True, False, 128
 

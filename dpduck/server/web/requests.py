@@ -26,7 +26,7 @@ HEAD_BYTES = 16_384
 """Of a request's first line and headers."""
 
 LOGIN_BYTES = 2_048
-"""Of the form of somebody who is nobody yet."""
+"""The largest form, in bytes, before anybody has logged in."""
 
 FIELDS = 8
 _BYTES_OF_A_CHARACTER = 12  # four bytes of UTF-8, each written %XX
@@ -213,7 +213,7 @@ def form_bytes(characters: int) -> int:
 
 
 def form_of(body: bytes) -> dict[str, str] | None:
-    """Reads a form; None where it is none, or one with a name twice."""
+    """Reads a form; None where it is no form, or has a field twice."""
     try:
         given = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS)
     except ValueError:
@@ -232,7 +232,7 @@ def set_cookie(name: str, value: str, place: Place) -> tuple[str, str]:
 
 
 def is_gone(connection: socket.socket) -> Callable[[], bool]:
-    """Returns a look whether the browser has hung up; safe while nobody reads.
+    """Returns what tells whether the browser hung up; called only while nothing else reads the connection.
 
     Over TLS what follows a whole request is read and dropped: its goodbye is a record like any other, which peeking
     would take for more to come.

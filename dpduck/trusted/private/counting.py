@@ -336,7 +336,7 @@ def _weights(readings: Sequence[KeyReading], word: Sequence[int]) -> list[int]:
 
 
 def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
-    """Returns no row of the table, inside the domains or not, packs to an integer farther from zero."""
+    """Returns how far from zero the integer of any row lies at most, inside the domains or not."""
     reaches = (max(readings[position].reach, readings[position].slots) for position in word)
     return sum(reach * weight for reach, weight in zip(reaches, _weights(readings, word), strict=True))
 

@@ -32,7 +32,7 @@ class GroupBounds:
 
     @property
     def l1(self) -> int:
-        """Returns L1 norm of what a unit changes in the counts that keys are selected by."""
+        """Returns the L1 norm of what a unit changes in the counts that keys are selected by."""
         return min(self.groups * self.per_group, self.total)
 
     @property

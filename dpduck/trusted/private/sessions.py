@@ -128,7 +128,7 @@ class SessionGate(Hidden):
         return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
-        """None where the hypothesis (in units) is close enough; else a noisy answer in units, which ends the round.
+        """Returns None where the hypothesis (in units) is close enough; else a noisy answer, which ends the round.
 
         Questions are looked at in order, each once: its noise is not for two comparisons.
         """

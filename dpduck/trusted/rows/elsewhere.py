@@ -148,7 +148,7 @@ def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
 
 
 def _added_sql(columns: Sequence[str]) -> str:
-    """Sums of sums by what is counted: no task has a unit that another one has, too."""
+    """Adds up sums by what is counted: no task has a unit that another one has, too."""
     cells = [name for name in columns if not name.startswith(SUMS)]
     sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if name.startswith(SUMS))
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""

@@ -131,7 +131,7 @@ def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.
 
 
 def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
-    """Of each unit its first CROWD rows by a keyed hash of what is sent of them: a function of that unit's rows alone.
+    """Returns each unit's first CROWD rows by a keyed hash of what is sent: a function of that unit's rows alone.
 
     The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
     same in every column, the sign of 0 included.
