@@ -124,7 +124,7 @@ class AggregateReader:
         column = expression.unnest()
         if not isinstance(column, exp.Column) or self._clamp(column) is None:
             return None
-        grid = grid_of(column, self._clamp)
+        grid = grid_of(column, self._clamp, self.types)
         certain = self.types.get(sql_of(column)) not in _FLOATS
         return self._settled(column, column, grid, "", self._clamp) if certain and grid is not None else None
 
@@ -189,11 +189,11 @@ class AggregateReader:
         given = bounds.get(PER_GROUP) or bounds.get(PER_ROW)
         clamp_of, grid = self._clamp, None
         if not bounds or not isinstance(expression.unnest(), exp.Column):
-            grid = grid_of(expression, self._clamp)
+            grid = grid_of(expression, self._clamp, self.types)
         if given is not None:
             grid = Grid(given[0], given[1], self._step(expression, given))
         elif grid is None:
-            clamp_of, grid = self._declared, grid_of(expression, self._declared)
+            clamp_of, grid = self._declared, grid_of(expression, self._declared, self.types)
         if grid is None:
             _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
             raise refusal(

@@ -45,7 +45,7 @@ def literal(node: exp.Expr) -> Fraction | None:
         return None
 
 
-def grid_of(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
+def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
     """Returns the values of a resolved expression whose columns are clamped; None where nothing public bounds them."""
     node = node.unnest()
     value = literal(node)
@@ -55,18 +55,18 @@ def grid_of(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
         clamp = clamp_of(node)
         return None if clamp is None else Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step)))
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
-        return _arithmetic(node, clamp_of)
+        return _arithmetic(node, clamp_of, types)
     if isinstance(node, (exp.Greatest, exp.Least)):
-        return _chosen(node, clamp_of)
-    inner = grid_of(node.this, clamp_of) if isinstance(node.this, exp.Expr) else None
+        return _chosen(node, clamp_of, types)
+    inner = grid_of(node.this, clamp_of, types) if isinstance(node.this, exp.Expr) else None
     if isinstance(node, (exp.Cast, exp.TryCast)):
-        return _cast(node, inner)
+        return _cast(node, inner, types)
     if isinstance(node, exp.Case):
-        return _union([*(branch.args.get("true") for branch in node.args["ifs"]), node.args.get("default")], clamp_of)
+        return _union([*(one.args.get("true") for one in node.args["ifs"]), node.args.get("default")], clamp_of, types)
     if isinstance(node, exp.If):
-        return _union([node.args.get("true"), node.args.get("false")], clamp_of)
+        return _union([node.args.get("true"), node.args.get("false")], clamp_of, types)
     if isinstance(node, exp.Coalesce):
-        return _union([node.this, *node.expressions], clamp_of)
+        return _union([node.this, *node.expressions], clamp_of, types)
     if inner is None:
         return None
     if isinstance(node, exp.Neg):
@@ -78,8 +78,8 @@ def grid_of(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
     return inner if isinstance(node, exp.Nullif) else None
 
 
-def _arithmetic(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
-    left, right = grid_of(node.this, clamp_of), grid_of(node.args["expression"], clamp_of)
+def _arithmetic(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
+    left, right = grid_of(node.this, clamp_of, types), grid_of(node.args["expression"], clamp_of, types)
     if left is None or right is None:
         return None
     if isinstance(node, exp.Add):
@@ -93,18 +93,18 @@ def _arithmetic(node: exp.Expr, clamp_of: ClampOf) -> Grid | None:
     return left * constant(1 / right.low)
 
 
-def _union(parts: list[exp.Expr | None], clamp_of: ClampOf) -> Grid | None:
+def _union(parts: list[exp.Expr | None], clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
     """Returns the union of the parts' ranges; a NULL part contributes nothing."""
     given = [part for part in parts if part is not None and not isinstance(part.unnest(), exp.Null)]
-    grids = [grid_of(part, clamp_of) for part in given]
+    grids = [grid_of(part, clamp_of, types) for part in given]
     known = [grid for grid in grids if grid is not None]
     return union(known) if known and len(known) == len(grids) else None
 
 
-def _chosen(node: exp.Greatest | exp.Least, clamp_of: ClampOf) -> Grid | None:
+def _chosen(node: exp.Greatest | exp.Least, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
     """greatest and least: an inline clamp bounds even what nothing else does."""
     parts = [node.this, *node.expressions]
-    grids = [grid_of(part, clamp_of) for part in parts]
+    grids = [grid_of(part, clamp_of, types) for part in parts]
     known = [grid for grid in grids if grid is not None]
     if len(known) == len(parts):
         grid, pick = union(known), max if isinstance(node, exp.Greatest) else min
@@ -135,14 +135,22 @@ def _literal_and_rest(node: exp.Expr) -> tuple[Fraction | None, exp.Expr | None]
     return None, None
 
 
-def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None) -> Grid | None:
+def _cast(node: exp.Cast | exp.TryCast, inner: Grid | None, types: Mapping[str, str]) -> Grid | None:
     target = node.to.this
     if inner is None:
-        boolean = isinstance(node.this.unnest(), _CONDITIONS) and target in _WHOLE_TYPES | _REAL_TYPES
+        boolean = _is_condition(node.this, types) and target in _WHOLE_TYPES | _REAL_TYPES
         return Grid(Fraction(0), Fraction(1), Fraction(1)) if boolean else None
     if target in _WHOLE_TYPES:
         return inner if inner.unit.denominator == 1 and inner.unit > 0 else inner.rounded()
     return inner if target in _REAL_TYPES else None
+
+
+def _is_condition(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tells whether a value is TRUE, FALSE or NULL: of a condition, or of columns that are BOOLEAN."""
+    node = node.unnest()
+    if isinstance(node, exp.Coalesce):
+        return all(_is_condition(part, types) for part in (node.this, *node.expressions))
+    return isinstance(node, _CONDITIONS) or (isinstance(node, exp.Column) and types.get(sql_of(node)) == "BOOLEAN")
 
 
 def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> exp.Expr:

@@ -18,7 +18,7 @@ AGGREGATES = (
     "avg(dec) FILTER (WHERE text::INTEGER > 5), count(*) FILTER (WHERE text::INTEGER > 5)",
     "sum(big * 2 + 1)", "sum(-dec)", "sum(abs(big))", "sum(big * dec)", "sum(CASE WHEN flag THEN dec ELSE -big END)",
     "sum(coalesce(real, 1))", "sum(dec / 3)", "sum(round(dec))", "sum(CAST(dec AS INTEGER))",
-    "sum(CAST(flag AND big > 0 AS INTEGER))",
+    "sum(CAST(flag AND big > 0 AS INTEGER))", "avg(flag::INTEGER)",
     "sum(least(greatest(text::INTEGER, -5), 5))", "avg(least(greatest(1 / (big - 7), 0), 1))",
     "sum(year(moment), contribution_bounds_per_row => (2020, 2030))",
     "sum(huge * huge, contribution_bounds_per_row => (-10, 10))",

@@ -155,3 +155,36 @@ def test_declared_ranges_bound_values(trips: Clinic) -> None:
     exact = trips.rows("SELECT avg(age), sum(least(fare, 49)), avg(price) FROM trips")[0]
     assert abs(middle - 49.5) < 10 and abs(average - exact[0]) < 4 and abs(added - exact[1]) < 15_000
     assert abs(twice - 2 * exact[0]) < 8 and highest <= 12 and abs(priced - exact[2]) < 0.5
+
+
+CASTS = (
+    "CAST({} AS INTEGER)", "{}::INT", "TRY_CAST({} AS BIGINT)", "{}::DOUBLE", "coalesce({}, false)::INTEGER",
+    "coalesce({}::INTEGER, 0)", "2 * {}::INTEGER - {}::INTEGER",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["late", "LATE", "t.late"])
+def test_boolean_columns_are_zero_or_one(trips: Clinic, column: str) -> None:
+    """A BOOLEAN column that is cast to a number lies between 0 and 1, as a condition does; 6,000 rows, sums of scale 1
+    and averages of scale 0.0004, of which more than 25 are allowed."""
+    items = ", ".join(f"sum({cast.replace('{}', column)})" for cast in CASTS)
+    asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100)"
+    [sums] = trips.dp(f"{asked} {items} FROM trips AS t")
+    assert [abs(one - 2000) < 1000 for one in sums] == [True] * len(CASTS)
+    [(average, summed)] = trips.dp(f"{asked} avg({column}::INT), sum({column}::INT) FROM trips AS t")
+    assert abs(average - 1 / 3) < 0.01 and abs(summed - 2000) < 50
+
+
+@pytest.mark.parametrize(
+    ("item", "accepted"),
+    [
+        ("sum(who::INTEGER)", "sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100"),
+        ("avg(origin::INTEGER)", "avg(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100"),
+        ("avg(late)", "a numeric column; or CAST(late AS INTEGER)"),
+        ("avg(origin)", "a numeric column; or TRY_CAST(origin AS DOUBLE), contribution_bounds_per_row => (0, 100)"),
+    ],
+)
+def test_what_bounds_a_value_is_said(trips: Clinic, item: str, accepted: str) -> None:
+    """The refusal names bounds of every row first: with them NULL adds nothing, as greatest and least would have it."""
+    message = trips.refused(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) {item} FROM trips")
+    assert message.partition("; accepted: ")[2].startswith(accepted) and "least(" not in message
