@@ -199,8 +199,7 @@ class AggregateReader:
             raise refusal(
                 argument,
                 "nothing public bounds these values",
-                f"CLAMP .. BETWEEN .. AND .. in the policy, {_name(node)}(least(greatest(x, 0), 100)), or "
-                f"{PER_ROW} => (0, 100)",
+                f"{_name(node)}(x, {PER_ROW} => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy",
             )
         return self._settled(argument, expression, grid, per_group, None if given is not None else clamp_of)
 
@@ -322,9 +321,9 @@ def is_list(node: exp.Expr) -> bool:
 def _require_numbers(column: exp.Expr, type_name: str) -> None:
     """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
     if type_name and type_name not in (*_INTEGERS, *_FLOATS, "HUGEINT", "UHUGEINT") and "DECIMAL" not in type_name:
-        kind, way = type_name.partition("(")[0], ""
-        if kind in ("BOOLEAN", "VARCHAR"):
-            way = f"; or TRY_CAST({column.name} AS DOUBLE), contribution_bounds_per_row => (0, 100)"
+        kind = type_name.partition("(")[0]
+        bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (0, 100)"
+        way = {"BOOLEAN": f"; or CAST({column.name} AS INTEGER)", "VARCHAR": bounded}.get(kind, "")
         raise refusal(column, f"{column.name} is {kind}", f"a numeric column{way}")
 
 

@@ -40,7 +40,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(sex, age) FROM visi
 
 -- title: an aggregate that is not a count
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) max(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: CLAMP .. BETWEEN .. AND .. in the policy, max(least(greatest(x, 0), 100)), or contribution_bounds_per_row => (0, 100)
+-- refused: line 1, column 60: nothing public bounds these values; accepted: max(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy
 
 -- title: a list of the values
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) list(note) FROM visits
@@ -52,7 +52,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) string_agg(note, ',') FRO
 
 -- title: sum without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: CLAMP .. BETWEEN .. AND .. in the policy, sum(least(greatest(x, 0), 100)), or contribution_bounds_per_row => (0, 100)
+-- refused: line 1, column 60: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy
 
 -- title: SAMPLE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits USING SAMPLE 10%
