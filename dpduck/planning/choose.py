@@ -184,7 +184,10 @@ def _named(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
         if wanted.removesuffix("+") not in names:
             continue
         if not candidate.applies(problem):
-            raise Refusal(f"strategy = '{strategy}' cannot serve this workload", accepted="strategy = 'auto'")
+            pure = candidate.applies is _gaussian and problem.noise is NoiseKind.LAPLACE
+            why = "takes a price with a delta or in rho" if pure else "cannot serve this workload"
+            others = ", ".join(one.names[0] for one in CANDIDATES if one.applies(problem))
+            raise Refusal(f"strategy = '{strategy}' {why}", accepted=f"strategy = 'auto', or one of {others}")
         return _timed(candidate, problem, "optimal" if wanted.endswith("+") else budgets)
     known = ", ".join(["auto", *(name for candidate in CANDIDATES for name in candidate.names)])
-    raise Refusal(f"strategy = '{strategy}' is not known", accepted=f"one of {known}")
+    raise Refusal(f"strategy = '{strategy}' is not known without PREFIXES or RANGES", accepted=f"one of {known}")

@@ -194,9 +194,8 @@ def applies(name: str, problem: RangeProblem) -> bool:
 
 
 def build_strategies(problem: RangeProblem, strategy: str) -> Iterator[RangeStrategy]:
-    """Yields all candidates that apply for 'auto', one by one, else the one named; 'hierarchy_4' is a tree of branching
-    4.
-    """
+    """Yields all candidates that apply for 'auto', one by one, else the one named: 'hierarchy_4', branching 4; 'I'."""
+    strategy = {"i": "identity"}.get(strategy.casefold(), strategy)
     if strategy == "auto":
         yield from (build(problem) for name, build in CANDIDATES.items() if applies(name, problem))
         return

@@ -186,3 +186,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, nonnegative) sex, count(*
 -- title: the clause without WITH
 SELECT DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
 -- refused: line 1, column 37: the SELECT does not parse near '('; accepted: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) ..
+
+-- title: a strategy of Gaussian noise under an epsilon without a delta
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, strategy = 'R') sex, ward, count(*) FROM patients GROUP BY CUBE (sex, ward)
+-- refused: strategy = 'R' takes a price with a delta or in rho; accepted: strategy = 'auto', or one of I, O, Q, C, F
+
+-- title: a strategy of ranges for plain groups
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, strategy = 'hierarchy') sex, ward, count(*) FROM patients GROUP BY CUBE (sex, ward)
+-- refused: strategy = 'hierarchy' is not known without PREFIXES or RANGES; accepted: one of auto, I, identity, R, residual, O, views, Q, marginals, C, clustering, F, fourier

@@ -101,6 +101,17 @@ def test_refused_ranges(visits: Clinic, options: str, grouping: str, refusal: st
     assert refusal in visits.refused(ask(options, "count(*)", grouping, "visits"))
 
 
+@pytest.mark.parametrize("grouping", ["PREFIXES (age)", "RANGES (age)", "sex, PREFIXES (age)", "age"])
+def test_both_names_of_a_strategy_are_accepted(visits: Clinic, grouping: str) -> None:
+    """I and identity, in any case, are one strategy for ranges as for plain groups."""
+    found = [
+        explained(visits, ask(f"epsilon = 1, strategy = '{name}'", "count(*)", grouping, "visits"), "1")
+        for name in ("I", "i", "identity")
+    ]
+    assert [list(one) for one in found] == [list(found[0])] * 3
+    assert list(found[0]) == (["I"] if grouping == "age" else ["identity"])
+
+
 def declare_strategy(clinic: Clinic, name: str, rows: str) -> None:
     clinic.con.execute(f'CREATE TABLE {name} AS SELECT * FROM (VALUES {rows}) AS entries("row", "column", "value")')
     clinic.dp(f"DECLARE PUBLIC TABLE {name}")
