@@ -354,11 +354,14 @@ def check_groups(
 ) -> None:
     """Refuses aggregates by group and unit where groups are not released as they are counted, one by one."""
     by_group = [one for one in aggregates if one.operand is not None and one.operand.per_group]
-    if by_group and (len(sets) != 1 or not all(_one_to_one(key) for key in keys)):
+    others = [key for key in keys if not _one_to_one(key)]
+    if by_group and (len(sets) != 1 or others):
+        made = len(sets) == 1 and not others[0].shape
+        groups = "groups of an expression are made of several values each" if made else "these groups overlap"
         raise refusal(
             place,
-            f"{by_group[0].text[:60]} bounds what a unit adds to a group, and these groups overlap",
-            "one plain GROUP BY of columns",
+            f"{by_group[0].text[:60]} bounds what a unit adds to a group, and {groups}",
+            f"one plain GROUP BY of columns{'; of an expression: a stored column of it with a DOMAIN' * made}",
         )
 
 

@@ -97,3 +97,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) avg(sex) FROM visits
 -- title: a sum of a date
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(day) FROM visits
 -- refused: line 1, column 60: day is DATE; accepted: a numeric column
+
+-- title: units by an expression that joins values of a domain
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward = 'w1' AS first, count(DISTINCT id) FROM patients GROUP BY 1
+-- refused: line 1, column 8: count(DISTINCT "id") bounds what a unit adds to a group, and groups of an expression are made of several values each; accepted: one plain GROUP BY of columns; of an expression: a stored column of it with a DOMAIN
+
+-- title: units in a cube
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward, count(DISTINCT id) FROM patients GROUP BY CUBE (ward)
+-- refused: line 1, column 8: count(DISTINCT "id") bounds what a unit adds to a group, and these groups overlap; accepted: one plain GROUP BY of columns
