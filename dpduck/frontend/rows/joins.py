@@ -137,6 +137,6 @@ def _equal_sides(condition: exp.Expr, alias: str) -> tuple[exp.Expr, exp.Expr]:
                 return private, public
     raise refusal(
         condition,
-        "this join condition is refused",
-        "private.key = public.key, joined by AND; other conditions go to WHERE",
+        "this condition of a join or of EXISTS is refused",
+        "private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..",
     )

@@ -200,6 +200,6 @@ def _chosen(query: exp.Expr, inner: PublicTable) -> list[tuple[str, str]]:
 def _refused_selection(node: exp.Expr) -> Refusal:
     return refusal(
         node,
-        "this subquery on the public side of a join is refused",
-        "a declared public table, or SELECT [DISTINCT] of its columns without conditions",
+        "this subquery in IN or on the public side of a join is refused",
+        "SELECT [DISTINCT] columns FROM a public table; with conditions: FROM private JOIN public ON .. = .. WHERE ..",
     )

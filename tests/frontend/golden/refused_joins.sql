@@ -16,27 +16,27 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN
 
 -- title: a join ON true
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON true
--- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 91: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: a join by an inequality
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON ward < name
--- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 91: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: a join by OR
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON ward = name OR sex = name
--- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 91: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: a join of private columns alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON ward = sex
--- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 91: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: a join of public columns alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON name = region
--- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 91: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: a join with an expression on the public side
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits JOIN wards ON ward = lower(name)
--- refused: line 1, column 91: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 91: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: NATURAL JOIN
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits NATURAL JOIN offers

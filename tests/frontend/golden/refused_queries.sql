@@ -136,7 +136,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 
 -- title: IN over a filtered public table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT name FROM wards WHERE beds > 1) GROUP BY sex
--- refused: line 1, column 97: this subquery on the public side of a join is refused; accepted: a declared public table, or SELECT [DISTINCT] of its columns without conditions
+-- refused: line 1, column 97: this subquery in IN or on the public side of a join is refused; accepted: SELECT [DISTINCT] columns FROM a public table; with conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: IN over two columns of a public table
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE ward IN (SELECT * FROM wards) GROUP BY sex
@@ -164,7 +164,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 
 -- title: EXISTS with a condition on public rows alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards WHERE name = ward AND region = 'north') GROUP BY sex
--- refused: line 1, column 138: this join condition is refused; accepted: private.key = public.key, joined by AND; other conditions go to WHERE
+-- refused: line 1, column 138: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
 
 -- title: NOT EXISTS over private rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE NOT EXISTS (SELECT 1 FROM visits AS v WHERE v.ward = visits.ward) GROUP BY sex
@@ -365,3 +365,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, upper(count(*)) FROM
 -- title: nothing is selected inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT FROM visits)
 -- refused: line 1, column 71: nothing is selected; accepted: * or a list of columns
+
+-- title: NOT EXISTS with a condition on public rows alone
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE NOT EXISTS (SELECT 1 FROM wards WHERE name = ward AND region = 'north') GROUP BY sex
+-- refused: line 1, column 142: this condition of a join or of EXISTS is refused; accepted: private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..
