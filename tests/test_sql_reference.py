@@ -11,6 +11,7 @@ import pytest
 import dpduck
 from dpduck.engine.macros import install_analyst_macros
 from dpduck.frontend.select import options
+from dpduck.frontend.select.keys import RANGE_END, RANGE_SHAPES
 from dpduck.frontend.statements import policy as policy_parser
 from dpduck.frontend.statements import synthetic as synthetic_options
 from dpduck.frontend.statements.synthetic import SyntheticOptions
@@ -74,6 +75,13 @@ def test_a_month_costs_what_the_page_says() -> None:
         run_page(connection, "monthly")
         spent = dict(connection.execute("SELECT period, spent FROM dp_budget()").fetchall())
     assert (spent["2024-01"], spent["2024-02"], spent["2024-03"], spent["LIFETIME"]) == (0.75, 0.75, 0.25, 4)
+
+
+def test_words_of_grouping_are_named() -> None:
+    """What GROUP BY reads beside columns, and what shows where a range ends, are on the page and used by its SQL."""
+    for word in (*map(str.upper, RANGE_SHAPES), RANGE_END):
+        assert PAGES["sql"].count(f"{word}(arrived)") >= 1 and f"{word}(column)" in section("What is selected"), word
+    assert f"`{RANGE_END}(column)`" in PAGES["reference"]
 
 
 def test_options_are_the_parsers() -> None:
