@@ -196,11 +196,8 @@ class AggregateReader:
             clamp_of, grid = self._declared, grid_of(expression, self._declared, self.types)
         if grid is None:
             _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
-            raise refusal(
-                argument,
-                "nothing public bounds these values",
-                f"{_name(node)}(x, {PER_ROW} => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy",
-            )
+            accepted = f"{_name(node)}(x, {PER_ROW} => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy"
+            raise refusal(argument, "nothing public bounds these values", accepted)
         return self._settled(argument, expression, grid, per_group, None if given is not None else clamp_of)
 
     def _settled(
@@ -361,7 +358,7 @@ def check_groups(
         raise refusal(
             place,
             f"{by_group[0].text[:60]} bounds what a unit adds to a group, and {groups}",
-            f"one plain GROUP BY of columns{'; of an expression: a stored column of it with a DOMAIN' * made}",
+            "one plain GROUP BY of columns" + "; of an expression: a stored column of it with a DOMAIN" * made,
         )
 
 

@@ -79,10 +79,10 @@ class Analysis:
     ahead: Fraction = Fraction(1)
 
 
-def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] = ()) -> Analysis:
+def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
     """Returns the request of a statement; every refusal comes from here, before anything is charged.
 
-    more: options that mechanisms have beside those of every statement.
+    more: options that mechanisms have beside those of every statement; None where keys cannot be selected.
     """
     try:
         return read_analysis(ask, facts, more)[0]
@@ -100,7 +100,7 @@ def counted(
     given, source = read_options(options, select), read_row_source(select, facts, {})
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
-    builder = KeyBuilder(source, facts, given.selection is not None, given.summary is not None, bins)
+    builder = KeyBuilder(source, facts, given.selection is not None or None, given.summary is not None, bins)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     (sets, _), aggregates = _grouping_sets(grouping, keys), (Aggregate("", "count(*)"),)
     check_groups(aggregates, keys, sets, select)
@@ -110,7 +110,7 @@ def counted(
 
 
 def read_analysis(
-    ask: AskStatement, facts: PublicFacts, more: Sequence[Option], *, known: bool = False, combined: bool = False
+    ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None, *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
     """Returns the analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
@@ -118,11 +118,12 @@ def read_analysis(
     clause = select.args.get("hint")
     written_here = clause.expressions if isinstance(clause, DifferentialPrivacy) else ()
     place = clause if isinstance(clause, exp.Expr) else select
-    options = read_options(written_here if ask.view is None else ask.options, place, more)
+    options = read_options(written_here if ask.view is None else ask.options, place, more or ())
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select.args.get("group"), items, source)
-    builder = KeyBuilder(source, facts, selecting=options.selection is not None, nodes=options.summary is not None)
+    selecting = options.selection is not None or (None if known or more is None else False)
+    builder = KeyBuilder(source, facts, selecting, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     plain = options.summary is None and options.selection is None
     shared = options.selection is None and options.target_stderr is None

@@ -168,14 +168,14 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")  # labels of ENUM, n
 class KeyBuilder:
     """Builds the keys of one statement; source columns are shared between them.
 
-    selecting: whether keys without a public domain are accepted, because a threshold decides what is shown of them.
+    selecting: whether keys without a domain are accepted, as a threshold decides what is shown; None: there is none.
     written: such keys, as they were resolved.
     nodes: ranges are summed up by nodes (workload.dyadic), not one by one.
     bins: neighbouring bins of a column that has more are one, so many at most; 0 for all of them.
     """
 
     def __init__(
-        self, source: RowSource, facts: PublicFacts, selecting: bool = False, nodes: bool = False, bins: int = 0
+        self, source: RowSource, facts: PublicFacts, selecting: bool | None = None, nodes: bool = False, bins: int = 0
     ) -> None:
         self.bins = bins
         self.source = source
@@ -293,7 +293,7 @@ class KeyBuilder:
                     f"the column {column.name!r} has no public domain",
                     f"a DOMAIN for it in the policy of {relation.table.table}, or a column that has one"
                     + _listed(tuple(name for name, _ in relation.policy.domains))
-                    + f", or {SELECTING}",
+                    + ("" if self.selecting is None or self.nodes else f", or {SELECTING}"),
                 )
             return domain
         join = self.source.public_join(column.table)

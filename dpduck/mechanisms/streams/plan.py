@@ -100,7 +100,7 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
         given.value(name)
     prices = tuple(one for one in statement.options if one.this.name.lower() not in names)
     ask = AskStatement(statement.query, statement.text, 0, statement.name, False, prices)
-    analysis = analyse(ask, facts)
+    analysis = analyse(ask, facts, None)
     request, place = analysis.request, statement.query
     _require_rows(request, place)
     _require_answers(request.question, place)

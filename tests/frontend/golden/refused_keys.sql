@@ -151,3 +151,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, group_selec
 -- before: CREATE PRIVACY POLICY ON calls (PRIVACY UNIT caller MAX ROWS 3, BUDGET (epsilon = 2, delta = 1e-6, delta_keys = 5e-7), DOMAIN sex IN ('F', 'M'))
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) reason, count(*) FROM calls GROUP BY reason
 -- refused: line 1, column 107: the column 'reason' has no public domain; accepted: a DOMAIN for it in the policy of calls, or a column that has one (sex), or group_selection_strategy = GAUSSIAN_THRESHOLD with a delta
+
+-- title: a private table of a column without a domain, which no threshold helps
+CREATE PRIVATE TABLE made OPTIONS (epsilon = 1) AS SELECT sex, note FROM visits WORKLOAD MARGINALS (2)
+-- refused: line 1, column 64: the column 'note' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code)
+
+-- title: a stream of a column without a domain
+CREATE PRIVATE STREAM monthly OPTIONS (epsilon = 1, periods = 3) AS SELECT day, note, count(*) AS n FROM visits GROUP BY day, note
+-- refused: line 1, column 127: the column 'note' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code)
+
+-- title: a summary of a column without a domain
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') note, count(*) FROM visits GROUP BY note
+-- refused: line 1, column 112: the column 'note' has no public domain; accepted: a DOMAIN for it in the policy of visits, or a column that has one (sex, age, ward, urgent, grade, day, Straße, odd "name, score, code)
