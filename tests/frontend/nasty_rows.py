@@ -44,7 +44,7 @@ LITERALS = (
 _CASTS = ("TINYINT", "UTINYINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)",
           "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "INTERVAL", "DECIMAL(38,37)")  # fmt: skip
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "||", "&", "|", "<<", ">>")
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 _UNARY = (
     "abs", "ceil", "floor", "round", "trunc", "sign", "sqrt", "ln", "log", "log2", "log10", "exp", "cbrt", "sin",
     "acos",
@@ -80,7 +80,7 @@ class Writer:
         value, choose = self.value, self.source.choice
         if depth > 1 and self.source.randrange(3) == 0:
             again = value(depth - 1)
-            return " OR ".join(f"{again} {choose(_COMPARISONS)} {value(0)}" for _ in range(2))
+            return " OR ".join(f"{again} {choose(COMPARISONS)} {value(0)}" for _ in range(2))
         kind = self.source.randrange(14) if depth > 0 else 0
         if kind == 4:
             return f"({self.condition(depth - 1)} {choose(('AND', 'OR'))} {self.condition(depth - 1)})"
@@ -98,7 +98,7 @@ class Writer:
             return f"{value(depth)} IS {choose(('NULL', 'NOT NULL', 'TRUE', 'NOT FALSE'))}"
         if kind in (11, 12):
             return value(depth) if kind == 11 else f"CAST({self.column()} AS BOOLEAN)"
-        return f"{value(depth)} {choose(_COMPARISONS)} {value(depth)}"
+        return f"{value(depth)} {choose(COMPARISONS)} {value(depth)}"
 
     def value(self, depth: int) -> str:
         """An expression of some type."""

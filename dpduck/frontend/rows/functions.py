@@ -92,6 +92,10 @@ def check_row_local(expression: exp.Expr) -> None:
     check_size(expression)
     for node in expression.walk(bfs=False):
         check_arguments(node)
+        # DuckDB makes texts of a tuple, in which quotes become two characters in each cast, and reads texts as tuples
+        beside = node.parent.iter_expressions() if isinstance(node.parent, exp.Predicate) else [None]
+        if isinstance(node, exp.Tuple) and not all(isinstance(part, exp.Tuple) for part in beside):
+            raise refusal(node, "a tuple is refused where it is not compared with tuples", "(ward, sex) IN ((1, 'F'))")
         if isinstance(node, (exp.Cast, exp.TryCast)):
             _check_cast(node)
         if type(node) in ROW_LOCAL or (isinstance(node, exp.Anonymous) and _named(node) in NAMED_FUNCTIONS):

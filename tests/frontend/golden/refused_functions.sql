@@ -287,3 +287,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) upper(sex, 1) AS u, count
 -- title: a standard error without its prefix
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n, stderr(n) FROM visits GROUP BY sex
 -- refused: line 1, column 83: there is no function 'stderr'; accepted: dp_stderr(n)
+
+-- title: a text of a tuple
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE CAST((note, 1) AS VARCHAR) > 'a' GROUP BY sex
+-- refused: line 1, column 93: a tuple is refused where it is not compared with tuples; accepted: (ward, sex) IN ((1, 'F'))
+
+-- title: a tuple of a text
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE (note, 'a') IN (note) GROUP BY sex
+-- refused: line 1, column 88: a tuple is refused where it is not compared with tuples; accepted: (ward, sex) IN ((1, 'F'))

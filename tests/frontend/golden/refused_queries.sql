@@ -336,7 +336,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) age < 33 AS young, count(
 
 -- title: a group that has no text form
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) coalesce((sex, ward), (ward, sex)), count(*) FROM visits GROUP BY 1
--- refused: line 1, column 56: a group of lists, structs or rows is refused; accepted: its parts one by one in GROUP BY
+-- refused: line 1, column 65: a tuple is refused where it is not compared with tuples; accepted: (ward, sex) IN ((1, 'F'))
 
 -- title: an expression that fails on the public domain
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) CAST(ward AS INTEGER), count(*) FROM visits GROUP BY 1

@@ -27,7 +27,7 @@ from dpduck.trusted.rows.reader import LAZY
 from dpduck.trusted.rows.worker import evaluate, opened
 from dpduck.trusted.rows.workers import Program, Runner, Workers
 from dpduck.values.errors import DpduckError, Refusal
-from tests.frontend.nasty_rows import TYPES, VALUES, Writer
+from tests.frontend.nasty_rows import COMPARISONS, TYPES, VALUES, Writer
 
 VECTOR = 2048
 ROWS = 24
@@ -79,6 +79,17 @@ SHAPES = (
 )
 """Where an expression that raises, {r}, and a condition about it, {t}, may stand beside a guard, {g}."""
 
+TUPLES = (
+    "CASE WHEN {g} AND ({t}, t) = (TRUE, t) THEN o ELSE TRUE END",
+    "CASE WHEN ({g}, TRUE) IN ((TRUE, {t}), (FALSE, NULL)) THEN o ELSE TRUE END",
+    "CASE ({r}, o) IS DISTINCT FROM (NULL, TRUE) WHEN {t} THEN {g} END",
+    "(CAST({r} AS VARCHAR), o) BETWEEN ('0', NULL) AND (s, TRUE)",
+    "({r}, o, s) <= ({r}, NULL, 'a') OR {g}",
+    "(o, coalesce(CAST({r} AS VARCHAR), s)) < (TRUE, 'b')",
+    "coalesce((s, {r}) = ('a', {r}), {g})",
+)
+"""The same inside of tuples."""
+
 
 class Guarding(Writer):
     """Writes more of what has a guard before something that raises."""
@@ -102,6 +113,21 @@ class Guarding(Writer):
                 )
             )
         return super().value(depth)
+
+    def condition(self, depth: int) -> str:
+        return self.tuples(depth - 1) if depth > 1 and self.source.randrange(2) else super().condition(depth)
+
+    def tuples(self, depth: int) -> str:
+        """A comparison of tuples, any part of which may be NULL, raise, or be of another type."""
+        names, choose = [self.column() for _ in range(self.source.randrange(2, 4))], self.source.choice
+        one, two, three = (f"({', '.join(self.part(name, depth) for name in names)})" for _ in range(3))
+        compared = (*(f"{one} {sign} {two}" for sign in COMPARISONS), f"{one} IN ({two}, {three}, {one})")
+        return f"({choose((*compared, f'{one} NOT IN ({two})', f'{one} BETWEEN {two} AND {three}'))})"
+
+    def part(self, name: str, depth: int) -> str:
+        """A column, most often; also one of another type, a literal, or an expression."""
+        kind = self.source.randrange(9)
+        return name if kind < 5 else (self.literal(), "NULL", self.column(), self.value(depth))[kind - 5]
 
     def tested(self, depth: int) -> str:
         """A condition about something that raises."""
@@ -140,7 +166,7 @@ def division(writer: Writer) -> Division | None:
 def swept(raising: str) -> Division:
     """One expression in every shape."""
     outputs: dict[str, Output] = {}
-    for guard, shape in zip(cycle(("o", "t < 5")), SHAPES, strict=False):
+    for guard, shape in zip(cycle(("o", "t < 5")), (*SHAPES, *TUPLES), strict=False):
         text = shape.format(g=guard, t=f"(({raising}) IS NOT NULL)", r=f"({raising})")
         outputs[f"y{len(outputs)}"] = Output("flag", safe_sql(_parsed(text), COLUMN_TYPES))
     return Division(outputs, (), COLUMN_TYPES)
@@ -255,9 +281,13 @@ def test_what_raises_changes_no_other_row(pool: Workers) -> None:
 
 
 @pytest.mark.skipif(not LAZY, reason="of these three DuckDB 2.0 knows that they raise, and keeps their order")
-def test_the_sweep_sees_rows_that_change_an_order(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where DuckDB adapts conditions of CASE as it likes, what raises does change other rows."""
+@pytest.mark.parametrize("shapes", [SHAPES, ()], ids=["all", "tuples"])
+def test_the_sweep_sees_rows_that_change_an_order(
+    pool: Workers, shapes: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where DuckDB adapts conditions of CASE as it likes, what raises does change other rows; inside of tuples, too."""
     monkeypatch.setattr(programs, "with_whole_conditions", lambda sql: sql)
+    monkeypatch.setattr("tests.trusted.rows.test_row_alone.SHAPES", shapes)
     assert swept_differences(pool, ["gcd(b, t)", "substring(s, b, 1)", "CAST(d AS TIMESTAMP)"]) != []
 
 

@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 
+import duckdb
 import pyarrow as pa
 import pytest
+from sqlglot import parse_one
 
 import dpduck
-from dpduck.frontend.rows.functions import MAX_BUILT, MAX_GROWTH
+from dpduck.frontend.rows.functions import MAX_BUILT, MAX_GROWTH, check_row_local
+from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.trusted.rows import workers as module
 from dpduck.trusted.rows.functions import texts_made
 from dpduck.trusted.rows.program import GROWTH, LITERALS, LONGEST_TEXT, Division, Output
@@ -168,3 +171,38 @@ def test_growth_is_counted_in_bytes() -> None:
         asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits WHERE "
         with pytest.raises(Exception, match="more than 64 times as long"):
             clinic.dp(asked + f"length(replace(note, 'a', '{chr(0x1F600) * 17}')) > 5")
+
+
+QUOTES = "CAST((note, 1) AS VARCHAR)", "CAST((CAST((note, 1) AS VARCHAR), 1) AS VARCHAR)"
+TUPLES = (
+    f"length({QUOTES[1]}) > 5",
+    f"length(CAST(({', '.join(['note'] * 5000)}) AS VARCHAR)) > 5",
+    "concat((note, note), note) > 'a'",
+    "(note, note) || note > 'a'",
+    "coalesce((note, 'a'), (note, 'b')) = (note, 'a')",
+    "CASE (note, note) WHEN (note, 'a') THEN TRUE END",
+    "(note, note) = note",
+    "(note, note) IN ((note, 'a'), note)",
+    "((note, note), 1) < (note, 1)",
+    "contains((note, note), note)",
+    "(note, note) IS NULL",
+    "(note, note)",
+)
+"""Of the second a row of 65,535 bytes was counted beside others or after them, and often not alone."""
+
+
+@pytest.mark.parametrize("condition", TUPLES)
+def test_no_text_is_made_of_a_tuple(condition: str) -> None:
+    """Nor a tuple of a text: their lengths are not counted. Tuples are compared with tuples, part by part."""
+    with pytest.raises(Refusal, match="a tuple is refused where"):
+        check_row_local(parse_one(condition, dialect=PrivateDuckDB))
+
+
+def test_a_quote_becomes_many_characters_in_tuples() -> None:
+    """What it is refused for: with each cast of a tuple to a text, twice as many. Comparisons make no text."""
+    with duckdb.connect() as connection:
+        lengths = connection.execute(f"SELECT strlen({QUOTES[0]}), strlen({QUOTES[1]}) FROM (SELECT chr(39) AS note)")
+        assert lengths.fetchall() == [(9, 20)]
+    for condition in ("(note, 1) IN ((note, 2), ('a', 1))", "(note, note) BETWEEN ('a', 'b') AND (note, 'c')"):
+        check_row_local(parse_one(condition, dialect=PrivateDuckDB))
+        assert texts_made(condition) == 0
