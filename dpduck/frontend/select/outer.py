@@ -68,7 +68,7 @@ def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
             raise refusal(item, "* is refused: rows are not released", "columns of GROUP BY and count(*)")
         expression = item.unalias()
         items.append(
-            SelectItem(item.alias if isinstance(item, exp.Alias) else _default_name(expression, scope), expression)
+            SelectItem(item.alias if isinstance(item, exp.Alias) else default_name(expression, scope), expression)
         )
     _check_aliases(items, scope)
     return tuple(items)
@@ -96,8 +96,9 @@ def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
             )
 
 
-def _default_name(expression: exp.Expr, scope: Scope) -> str:
-    if isinstance(expression, exp.Column):
+def default_name(expression: exp.Expr, scope: Scope | None = None) -> str:
+    """Returns the name of an item without an alias, as DuckDB gives it; of a column as its relation in scope does."""
+    if scope is not None and isinstance(expression, exp.Column):
         return scope.name_of(expression)
     if isinstance(expression, exp.Count) and isinstance(expression.this, (exp.Star, type(None))):
         return "count_star()"

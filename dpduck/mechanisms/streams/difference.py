@@ -12,8 +12,11 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
+from sqlglot import exp
 
 from dpduck.database.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
+from dpduck.frontend.rows.expressions import sql_of
+from dpduck.frontend.select.outer import default_name
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
@@ -28,6 +31,7 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 ERROR = "_stderr"
+JOIN = "a join: a.n - b.n, sqrt(a.n_stderr ^ 2 + b.n_stderr ^ 2)"
 USE = "dp_difference('by_month', 'by_month', '2025-02-01', '2025-01-01')"
 
 
@@ -58,11 +62,7 @@ def difference(store: StreamStore, releases: ReleaseStore, ledger: Ledger, argum
         _side(store, releases, ledger, name, period, answer)
         for name, period in ((first, of_first), (second, of_second))
     ]
-    if [fold(key) for key in sides[0].keys] != [fold(key) for key in sides[1].keys]:
-        raise Refusal(
-            f"{first!r} has the keys {', '.join(sides[0].keys) or 'none'}, and {second!r} {', '.join(sides[1].keys)}",
-            accepted="views with the same keys; of streams, a period of each",
-        )
+    _require_alike(*sides)
     one, other = (side.view for side in sides)
     if one.name != other.name and one.ledger_id == other.ledger_id:  # their noise is the same
         raise Refusal(f"{first!r} and {second!r} are one release under two names", accepted="views of two releases")
@@ -95,6 +95,35 @@ def _joined(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str:
     return f"SELECT {listed} FROM {tables[0]} JOIN {tables[1]} ON {same}"
 
 
+def _require_alike(first: _Side, second: _Side) -> None:
+    """Refuses sides with other keys or aggregates; between principals, who see no statement, count or sum is told."""
+    one, other = first.view.name, second.view.name
+    if [fold(key) for key in first.keys] != [fold(key) for key in second.keys]:
+        raise Refusal(
+            f"{one!r} has the keys {', '.join(first.keys) or 'none'}, and {other!r} {', '.join(second.keys)}",
+            accepted="views with the same keys; of streams, a period of each",
+        )
+    found = [_measured(side) for side in (first, second)]
+    if first.view.principal != second.view.principal:
+        found = [text.partition("(")[0] for text in found]
+    if all(found) and found[0] != found[1]:
+        raise Refusal(
+            f"{first.answer!r} of {one!r} is another aggregate than {second.answer!r} of {other!r}",
+            accepted=f"answer := '..', the name of one aggregate in both; or {JOIN}",
+        )
+
+
+def _measured(side: _Side) -> str:
+    """Returns an answer's aggregate without FILTER and names of tables: 'count' of all rows; '' where it is unknown."""
+    query = getattr(parse_statement(side.view.statement), "query", exp.Select())
+    shown = {fold(item.alias or default_name(item)): item.find(exp.AggFunc) for item in query.expressions}
+    found = shown.get(fold(side.answer if side.told is None else side.told.name))
+    if isinstance(found, (exp.Count, exp.CountIf)) and not isinstance(found.this, exp.Distinct):
+        return "count"
+    bare = found and found.transform(lambda one: exp.column(fold(one.name)) if isinstance(one, exp.Column) else one)
+    return sql_of(bare) if bare else ""
+
+
 def _error(side: _Side) -> str:
     return quote_identifier(side.answer + ERROR)
 
@@ -119,7 +148,7 @@ def _side(
     if view.strategy != STREAM and not all(view.laws):
         raise Refusal(
             f"{view.name!r} has averages or quantiles, whose errors differ from answer to answer",
-            accepted="a view of counts and sums alone; or a join: a.n - b.n, sqrt(a.n_stderr ^ 2 + b.n_stderr ^ 2)",
+            accepted=f"a view of counts and sums alone; or {JOIN}",
         )
     columns = releases.column_names(view.name)
     answers = [column for column in columns if column + ERROR in columns]

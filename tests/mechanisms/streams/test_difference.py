@@ -124,6 +124,69 @@ def test_what_is_refused(released: Visits, arguments: str, said: str) -> None:
     assert said in str(error.value)
 
 
+AGGREGATES = {
+    "all_rows": "count(*) AS n", "unnamed": "count(number)", "some": "count_if(number > 3) AS n",
+    "added": "sum(number, contribution_bounds_per_row => (0, 9)) AS n", "wider": 'sum(visits."NUMBER", '
+    "contribution_bounds_per_row => (0, 20)) FILTER (WHERE ward = 'a') AS m",
+    "own_name": "sum(number, contribution_bounds_per_row => (0, 8))",
+    "twice": "sum(2 * number, contribution_bounds_per_row => (0, 9)) AS n", "people": "count(DISTINCT person) AS n",
+    "both": "count(*) AS k, sum(number, contribution_bounds_per_row => (0, 9)) AS n",
+}  # fmt: skip
+ALIKE = (
+    "all_rows unnamed", "all_rows some", "some by_month", "added wider", "added own_name", "wider own_name",
+    "all_rows both",
+)  # fmt: skip
+UNLIKE = ("all_rows added", "own_name unnamed", "added twice", "people all_rows", "by_month added", "both added")
+
+
+@pytest.fixture(scope="module")
+def aggregates(released: Visits) -> Visits:
+    """A view for each aggregate."""
+    for name, shown in AGGREGATES.items():
+        select = f"SELECT ward, {shown} FROM visits WHERE ward IS NOT NULL GROUP BY ward"
+        released.dp(f"CREATE PRIVATE VIEW {name} OPTIONS (rho = 0.5, refresh = '{name}') AS {select}")
+    return released
+
+
+def compared(visits: Visits, names: str, more: str = "") -> str:
+    """What dp_difference says of two names, '' where it answers."""
+    first, second = names.split()
+    periods = "".join(
+        f", of_{one} := '2024-02-01'" for one, name in (("first", first), ("second", second)) if name == "by_month"
+    )
+    try:
+        assert visits.con.execute(f"FROM dp_difference('{first}', '{second}'{periods}{more})").fetchall()
+    except duckdb.Error as error:
+        return one_line(error)
+    return ""
+
+
+@pytest.mark.parametrize("names", ALIKE)
+def test_the_same_aggregate_is_compared(aggregates: Visits, names: str) -> None:
+    """Counts of other rows, and a sum under another alias, FILTER or bounds, are numbers of one kind."""
+    assert compared(aggregates, names) == ""
+
+
+@pytest.mark.parametrize("names", UNLIKE)
+def test_different_aggregates_are_refused(aggregates: Visits, names: str) -> None:
+    """A count less a sum is nothing: one line says so, and nothing of the aggregates' text, which others wrote."""
+    for pair in (names, " ".join(reversed(names.split()))):
+        said = compared(aggregates, pair)
+        assert "is another aggregate than" in said and "2 *" not in said and "DISTINCT" not in said, said
+    assert compared(aggregates, "both added", ", answer := 'n'") == ""
+
+
+def test_principals_learn_count_or_sum_alone(aggregates: Visits) -> None:
+    """Statements of others are not shown: whose sum it is of another's view is not told by a refusal."""
+    table = "private.dpduck.releases"
+    aggregates.con.execute(f"UPDATE {table} SET principal = 'alice' WHERE name IN ('twice', 'people')")
+    try:
+        assert [compared(aggregates, names) for names in ("twice added", "all_rows people")] == ["", ""]
+        assert "is another aggregate than" in compared(aggregates, "twice all_rows")
+    finally:
+        aggregates.con.execute(f"UPDATE {table} SET principal = 'owner' WHERE name IN ('twice', 'people')")
+
+
 def test_a_view_with_averages_says_what_to_do(visits: Visits) -> None:
     """Errors of averages differ from answer to answer: the refusal has the join that adds them up, which runs."""
     size = "avg(length(ward), contribution_bounds_per_row => (0, 9)) AS a"
