@@ -240,9 +240,7 @@ def _end(service: Service, closing: list[Callable[[], None]]) -> None:
 
 
 def _most_memory() -> int:
-    """Returns bytes of this machine's memory that the vault may have: what readers, runners and workers need is
-    left.
-    """
+    """Returns bytes of this machine's memory for the vault: what readers, runners and workers need is left."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 

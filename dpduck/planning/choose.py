@@ -168,9 +168,7 @@ def plan_workload(
 
 
 def _timed(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:
-    """Returns the candidate's plan, which says how long it took; what candidates share is counted for the first of
-    them.
-    """
+    """Returns the candidate's plan, which says how long it took; what candidates share counts for the first of them."""
     begin = perf_counter()
     plan = candidate.plan(problem, budgets)
     return replace(plan, planning_seconds=perf_counter() - begin)

@@ -22,9 +22,7 @@ _SELECTED = {"expressions", "from_", "where"}
 
 
 def as_join(condition: exp.Expr, number: int) -> exp.Join | None:
-    """Returns the join with what a condition looks into; None where it is another condition. number: its place in
-    WHERE.
-    """
+    """Returns the join with what a condition looks into; None for another condition. number: its place in WHERE."""
     found = condition.unnest()
     if isinstance(found, exp.In):
         return _membership(found, f"dpduck_in_{number}")

@@ -118,9 +118,7 @@ class AggregateReader:
         return Aggregate(condition, text, "count", operand)
 
     def _certain(self, expression: exp.Expr) -> Operand | None:
-        """Returns the operand of a clamped column whose values all count: count(column) is then part of what avg
-        measures.
-        """
+        """Returns the operand of a clamped column whose values all count: avg then measures count(column), too."""
         column = expression.unnest()
         if not isinstance(column, exp.Column) or self._clamp(column) is None:
             return None
@@ -351,7 +349,7 @@ def check_groups(
 ) -> None:
     """Refuses aggregates by group and unit where groups are not released as they are counted, one by one."""
     by_group = [one for one in aggregates if one.operand is not None and one.operand.per_group]
-    others = [key for key in keys if not _one_to_one(key)]
+    others = [key for key in keys if by_group and not _one_to_one(key)]
     if by_group and (len(sets) != 1 or others):
         made = len(sets) == 1 and not others[0].shape
         groups = "groups of an expression are made of several values each" if made else "these groups overlap"

@@ -122,22 +122,21 @@ def read_analysis(
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select.args.get("group"), items, source)
-    selecting = options.selection is not None or (None if known or more is None else False)
-    builder = KeyBuilder(source, facts, selecting, nodes=options.summary is not None)
+    chosen = options.selection is not None or (None if known or more is None else False)
+    builder = KeyBuilder(source, facts, chosen, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
-    plain = options.summary is None and options.selection is None
-    shared = options.selection is None and options.target_stderr is None
+    plain = options.summary is None and not chosen
     answers = AnswerReader(
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        AggregateReader(source, column_types(source), shared=shared),
+        AggregateReader(source, column_types(source), shared=not chosen and options.target_stderr is None),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
         moved=options.treatment.moves or not plain or known or combined,
     )
     sets, repeated = _grouping_sets(grouping, keys)
-    if options.selection is not None:
+    if chosen:
         require_selectable(keys, sets, clause or select)
     possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
     released = released_select(select, items, answers, repeated, possible)
@@ -145,11 +144,11 @@ def read_analysis(
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
-    if options.selection is None:
+    if not chosen:
         check_groups(answers.aggregates, keys, sets, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
-    if options.selection is not None:
+    if chosen:
         require_counts(request, clause or select)
     request = with_intervals(request, source.policy, answers.reader.conditions)
     if options.summary is not None:

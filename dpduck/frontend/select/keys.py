@@ -132,9 +132,7 @@ _LIMIT = f"at most {MAX_GROUPING_SETS} grouping sets"
 def read_grouping(
     group: exp.Group | None, all_keys: Sequence[exp.Expr], key_of: Callable[[exp.Expr], exp.Expr]
 ) -> Grouping:
-    """Returns the grouping of a SELECT. all_keys: what GROUP BY ALL stands for. key_of: resolves aliases, ordinals,
-    columns.
-    """
+    """Returns the grouping of a SELECT. all_keys: of GROUP BY ALL. key_of: resolves aliases, ordinals, columns."""
     reader = _Reader(key_of)
     if group is None:
         return Grouping((), ((),))

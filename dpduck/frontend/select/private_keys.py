@@ -64,9 +64,7 @@ def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...],
 
 
 def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
-    """Tells whether it is the number of units in a group: count(DISTINCT unit), or a count that takes one row
-    of each.
-    """
+    """Tells whether it is the number of units in a group: count(DISTINCT unit), or a count of one row of each."""
     every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
     return unit_sql is not None and aggregate.operand == ONE_PER_GROUP and aggregate.condition in every
 

@@ -190,8 +190,7 @@ def _number(text: str) -> exp.Expr:
     return exp.Neg(this=exp.Literal.number(text[1:])) if text.startswith("-") else exp.Literal.number(text)
 
 
-# Grids of public numbers, low + k step for k = 0 .. K, and their arithmetic: what an expression's values can
-# be.
+# Grids of public numbers, low + k step for k = 0 .. K, and their arithmetic: what an expression's values can be.
 
 LARGEST_INTEGER = 1 << 24
 """Bounds in steps stay below this: finer ones would vanish in noise, and its scale would not fit its samplers."""
@@ -288,8 +287,7 @@ def decimal_step(width: Fraction) -> Fraction:
     return Fraction(Fraction(10) ** ceil(log10(float(width) / FINEST))) if width > 0 else Fraction(1)
 
 
-# Whether an expression over binned columns tells the bins apart that it should: it sees only their lower
-# edges.
+# Whether an expression over binned columns tells the bins apart that it should: it sees only their lower edges.
 #
 # A row is counted by the label of its bin. An expression that is not the same all over a bin would count some
 # rows under the label that other rows rightly have: months of bins of seven days.
@@ -312,9 +310,7 @@ def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
 
 
 def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | None, ...]]], image: Image) -> bool:
-    """Tells whether rows of some bin would be counted under a label that is another bin's, by an image over
-    `values`.
-    """
+    """Tells whether rows of some bin would be counted under another bin's label, by an image over `values`."""
     owners = [np.repeat(np.arange(len(column)), [len(one) for one in column]) for column in values]
     firsts = [np.concatenate([[True], owner[1:] != owner[:-1]]) for owner in owners]
     codes = np.array(image.codes).reshape([len(owner) for owner in owners])
