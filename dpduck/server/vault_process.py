@@ -41,6 +41,7 @@ MOST_AT_ONCE = 128
 """Messages at work: twice the statements that the server lets in, since releases go on that nobody waits for."""
 
 _ATTEMPTS, _PAUSE = 40, 0.25
+_OPENING, _SILENT = 20.0, 1.0
 _LAST_RELEASES = 40.0
 
 
@@ -178,17 +179,22 @@ def _require_alive(vault: Vault) -> None:
 
 
 def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> LocalVault:
-    """Returns the vault; a predecessor that was killed may still be finishing its releases."""
-    for attempt in range(_ATTEMPTS):
+    """Returns the vault; a predecessor that was killed may still be finishing its releases. Says when it waits."""
+    begun, silent = time.monotonic(), True
+    while True:
         try:
             grid = TimeGrid(keeping["floor"])
             quota, engines = Quota(**keeping["quota"]), tuple(keeping["engines"])
             return LocalVault(database, store, quota, grid, keeping["seconds"], keeping["memory"], engines)
-        except StoreError:
-            if attempt == _ATTEMPTS - 1 or not database.exists():
+        except StoreError as error:
+            waited = time.monotonic() - begun
+            if waited > _OPENING or not database.exists():
                 raise
+            if silent and waited > _SILENT and "another process" in str(error):
+                silent, of = False, "the store of " * str(error).startswith("the store")
+                name = f"{of}{database.name}"
+                sys.stderr.write(f"waiting up to {_OPENING:g} s for {name}, which another process may have open\n")
             time.sleep(_PAUSE)
-    raise StoreError("the store cannot be opened; accepted: a store that no process has open")
 
 
 if __name__ == "__main__":

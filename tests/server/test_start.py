@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dpduck.server import vault_process
 from dpduck.server.vault_client import Keeping
+from dpduck.values.errors import StoreError
 from tests.server.served import add_principals, make_clinic, serving_flight
 from tests.server.test_crash import children
 
@@ -64,6 +66,32 @@ def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, state_
     done = subprocess.run(words, capture_output=True, text=True, check=False, pass_fds=(theirs.fileno(),))
     theirs.close()
     assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("held", "named"), [("", "clinic"), ("_private", "the store of clinic")])
+def test_a_vault_that_waits_for_a_file_says_so(
+    held: str,
+    named: str,
+    tmp_path: Path,
+    state_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line after a second, however long another process has the file, then the refusal; nothing where it is free."""
+    clinic = make_clinic(tmp_path)
+    keeping, path = asdict(Keeping()), clinic.with_stem(clinic.stem + held)
+    script = f"import duckdb; c = duckdb.connect({str(path)!r}); print('open', flush=True); input()"
+    monkeypatch.setattr(vault_process, "_OPENING", 2.0)
+    monkeypatch.setattr(vault_process, "_SILENT", 0.5)
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"open\n"
+        with pytest.raises(StoreError, match="another process"):
+            vault_process._opened(clinic, None, keeping)
+        other.communicate(b"\n")
+    said = f"waiting up to 2 s for {named}.duckdb, which another process may have open\n"
+    assert capsys.readouterr().err == said
+    vault_process._opened(clinic, None, keeping).close()
+    assert capsys.readouterr().err == ""
 
 
 def processes(parent: int) -> list[int]:
