@@ -77,7 +77,7 @@ def test_a_vault_that_waits_for_a_file_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One line after a second, however long another process has the file, then the refusal; nothing where it is free."""
+    """Says one line after a second while another process has the file, then refuses; nothing where it is free."""
     clinic = make_clinic(tmp_path)
     keeping, path = asdict(Keeping()), clinic.with_stem(clinic.stem + held)
     script = f"import duckdb; c = duckdb.connect({str(path)!r}); print('open', flush=True); input()"
