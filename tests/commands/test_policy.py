@@ -52,3 +52,17 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
     assert again.exit_code == 1 and "has a table 't'" in again.output and again.output.count("\n") == 1
     missing = ran("policy", "show", database, "t")
     assert missing.exit_code == 1 and "none yet" in missing.output
+
+
+def test_a_draft_that_is_not_filled_in_says_where(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first TODO has its place and what is accepted there, in one line; no parser warns beside it, of nothing."""
+    database = tmp_path / "d.duckdb"
+    with duckdb.connect(database) as made:
+        made.execute("CREATE TABLE visits AS SELECT i // 2 AS patient_id, i % 90 AS age FROM range(40) AS r(i)")
+    drafted = ran("policy", "draft", database, "visits").output
+    refused = ran("sql", database, "-", given=drafted)
+    assert refused.exit_code == 1
+    assert refused.output == "Error: line 9, column 38: 'TODO' is not expected here; accepted: a number for MAX ROWS\n"
+    assert ran("sql", database, "-", given=drafted.replace("TODO", "2")).exit_code == 0
+    assert ran("sql", database, "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT TODO)").exit_code == 1
+    assert caplog.records == []
