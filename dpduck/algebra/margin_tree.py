@@ -211,9 +211,7 @@ def _tree(members: Members, shape: tuple[int, ...], wanted: tuple[Members, ...])
 
 
 def margin_tree(members: Members, shape: Sequence[int], wanted: Iterable[Members]) -> MarginTree:
-    """Returns the tree for a table with these attributes and sizes; `wanted` may repeat, and may hold the whole
-    table.
-    """
+    """Returns the tree for a table with these attributes and sizes; `wanted` may repeat, and may be the whole table."""
     return _tree(members, tuple(shape), tuple(dict.fromkeys(wanted)))
 
 

@@ -4,7 +4,6 @@ what is read there: dp's own functions, DESCRIBE visits, SHOW TABLES, private vi
 
 from __future__ import annotations
 
-import logging
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,6 @@ MOST_NAMED = 20
 """Views that a refusal names."""
 
 _ANSWER = "dpduck_answer"
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that are no SELECT, as those of dp() are
 
 
 @QUESTIONS.command(context_settings=COMMENTED)

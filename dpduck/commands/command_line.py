@@ -6,6 +6,8 @@ in half the time that the engine takes.
 
 from __future__ import annotations
 
+import logging
+
 import click
 
 from dpduck.trusted.rows.worker import do_without_pandas
@@ -63,6 +65,7 @@ def command(ctx: click.Context, name: str) -> click.Command | None:
 @click.version_option(package_name="dpduck")
 def main() -> None:
     """Differential privacy inside DuckDB. DATABASE is a DuckDB file whose tables have privacy policies."""
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is no SELECT, as statements of dp() are
 
 
 def run() -> None:

@@ -87,9 +87,7 @@ class PolicyStore:
         return [with_budget(policy, budgets) for policy in self.now().policies.values()]
 
     def now(self) -> InForce:
-        """Returns what the store holds. Nobody else writes it while it is attached: it is read once after each
-        change.
-        """
+        """Returns what the store holds. Nobody else writes it while it is attached: it is read after each change."""
         with self._lock:
             if self._held is not None:
                 return self._held
@@ -133,9 +131,7 @@ class PolicyStore:
         return [with_budget(self._defined(row[0]), budgets) for row in rows]
 
     def _defined(self, text: str) -> Policy:
-        """Returns the policy that a definition says: one object for each text, so that its labels are in memory
-        once.
-        """
+        """Returns the policy that a definition says: one object for each text, so that labels are in memory once."""
         policy: Policy | None = self._read.get(text)
         if policy is None:
             policy = policy_from_text(text)

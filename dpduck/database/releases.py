@@ -225,9 +225,7 @@ class ReleaseStore:
         return int(count), int(rows)
 
     def means_something(self, name: str) -> bool:
-        """Tells whether DuckDB itself has a table of this name: it would be read where no view has the name any
-        more.
-        """
+        """Tells whether DuckDB itself has a table of this name: it would be read where no view has the name."""
         internal = "internal AND schema_name IN ('main', 'pg_catalog')"
         with self._open_cursor() as cursor:
             found = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"

@@ -136,9 +136,7 @@ def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fr
 
 
 def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
-    """Returns the largest epsilon at the budget's delta whose rho is left; None for a budget that was declared
-    as rho.
-    """
+    """Returns the largest epsilon at the budget's delta whose rho is left; None for a budget declared as rho."""
     delta = budget.delta - budget.delta_keys
     if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
         return None if budget.epsilon is None else Fraction(0)

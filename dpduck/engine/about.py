@@ -255,9 +255,7 @@ class AboutTables:
             return certificate_sql(cursor, STORE_NAME, releases, name, owner=caller.owner)
 
     def columns(self, text: str | None, caller: Caller) -> str:
-        """Returns SQL with the columns of a table or private view that may be asked about; of all where none is
-        named.
-        """
+        """Returns SQL with the columns of a table or private view that may be asked about; of all if none is named."""
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies, None, caller)
             views = {fold(one.name): one.name for one, _ in self.releases.all() if one.kind == "view"}

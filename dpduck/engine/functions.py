@@ -100,9 +100,7 @@ _KEPT: list[Callable[[str, str | None], str]] = []
 
 
 def answer(engine: Engine, caller: Caller, action: str, argument: str | None) -> str:
-    """Returns SQL for one call; an error becomes SQL that raises its one line when it is bound, in every client
-    alike.
-    """
+    """Returns SQL for one call; an error becomes SQL that raises its one line when bound, in every client alike."""
     try:
         return called(engine, caller, action, argument).sql
     except (DpduckError, Interrupted) as error:

@@ -189,9 +189,7 @@ class Reuse:
     def _by_formula(
         self, request: Request, target: Target, whole: Fraction, about: tuple[object, ...]
     ) -> tuple[Given | None, Fraction]:
-        """Returns what to measure in place of the request where that costs no more than the whole price, and its
-        price.
-        """
+        """Returns what to measure in place of the request where that costs no more than the price, and its price."""
         given = self._given(request, whole, self.kept)
         if given is None:
             return None, whole

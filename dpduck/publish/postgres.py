@@ -100,9 +100,7 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, with_ledger: bool) -
 
 
 def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
-    """Returns a SELECT of one row per private view; who asked and its ledger entry are told only where that is
-    wanted.
-    """
+    """Returns a SELECT of one row per private view; who asked and its ledger entry are told only if wanted."""
     ledger = ", principal, ledger_id" if with_ledger else ""
     listed = ", ".join(quote_text(fold(name)) for name in wanted)
     named = f" AND lower(name) IN ({listed})" if listed else ""
@@ -360,9 +358,7 @@ def postgres_column(name: str, type_name: str) -> PostgresColumn:
 
 
 def extension_file(name: str, accepted: str) -> Path:
-    """Returns the extension's file in the package duckdb-extension-<name>; accepted: what a refusal tells to
-    install.
-    """
+    """Returns the extension's file in the package duckdb-extension-<name>; accepted: what to install."""
     spec = find_spec(f"duckdb_extension_{name}")
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     for place in places:

@@ -141,9 +141,7 @@ class LocalVault:
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """Returns the rows of an answer, one answer of a principal's at a time; Refusal where they are more
-        than that.
-        """
+        """Returns the rows of an answer, one answer of a principal's at a time; Refusal where they are too many."""
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:

@@ -291,9 +291,7 @@ class Kept:
             return self._taken(gone)
 
     def _first(self, keys: list[str], size: Size, most: int, most_bytes: int, most_rows: int) -> list[str]:
-        """Returns the first of these, as many as have to go so that the rest and something new stay below these
-        bounds.
-        """
+        """Returns the first of these that must go so that the rest and something new stay below these bounds."""
         count, rows, used = len(keys) + 1, size.rows, size.bytes
         for key in keys:
             rows, used = rows + self._entries[key].size.rows, used + self._entries[key].size.bytes

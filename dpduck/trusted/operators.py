@@ -120,9 +120,7 @@ class MatrixFactor:
         return int(sizes.sum(axis=0).max()), int((sizes * sizes).sum(axis=0).max()), int(sizes.max())
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """Returns a dense matrix in doubles, which is much faster, where each of them holds every partial sum
-        exactly.
-        """
+        """Returns a dense matrix in doubles, which is much faster, where each holds every partial sum exactly."""
         moved = np.moveaxis(tensor, axis, 0)
         flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
         if isinstance(entries, np.ndarray):

@@ -206,9 +206,7 @@ class Rows:
 
     @property
     def unit_text(self) -> str:
-        """Tells whose rows are protected, and how many count, for an explanation; by period, the periods that
-        are read.
-        """
+        """Tells whose rows are protected, and how many count, to explain it; by period, the periods that are read."""
         unit = "row" if self.unit_sql is None else f"{self.unit_key}, at most {self.max_rows} rows"
         if self.periods is None:
             return unit

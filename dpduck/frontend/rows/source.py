@@ -123,9 +123,7 @@ def _aliased(source: RowSource, alias: str, names: tuple[str, ...], place: exp.E
 
 
 def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
-    """Returns a SELECT that filters and projects private rows, or a UNION ALL of such, as one relation without
-    a name.
-    """
+    """Returns a SELECT that filters and projects private rows, or a UNION ALL of such, as a nameless relation."""
     if isinstance(query, exp.SetOperation):
         return read_union(query, reading, _read_subquery)
     if isinstance(query, exp.Subquery):

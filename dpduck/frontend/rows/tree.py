@@ -255,9 +255,7 @@ def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator
 
 
 def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> list[tuple[PrivateRelation, str]]:
-    """Returns both sides of a plain equality of stored columns, one of which is of the right source; none for
-    others.
-    """
+    """Returns both sides of a plain equality of stored columns, one of them of the right source; else none."""
     node = condition.unnest()
     sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
     columns = [side for side in sides if isinstance(side, exp.Column)]

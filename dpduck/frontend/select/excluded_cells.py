@@ -191,9 +191,7 @@ def negated(node: exp.Expr) -> exp.Expr:
 
 
 def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
-    """Tells whether a value in no code of a column's domain may meet a condition on it; True where that is not
-    known.
-    """
+    """Tells whether a value in no code of a column's domain may meet a condition; True where that is not known."""
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
     if read is None:
         return True

@@ -146,9 +146,7 @@ class KnownQuestion:
 
 
 def is_partial(domain: Domain) -> bool:
-    """Tells whether a private column may have values in no code of its domain; NULL is one, and so is a
-    DOUBLE's NaN.
-    """
+    """Tells whether a private column may have values in no code of its domain; NULL is one, as is a DOUBLE's NaN."""
     if isinstance(domain, RangeDomain):
         return not (domain.with_null and domain.with_edges) or domain.type_name in _FLOATS
     whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)

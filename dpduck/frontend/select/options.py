@@ -200,9 +200,7 @@ def _selection(given: Given) -> SelectionOptions | None:
 
 
 def _strategy(given: Given) -> str:
-    """Returns the name of a strategy, with a + for optimal budgets; which of them can serve is for the planner
-    to say.
-    """
+    """Returns a strategy's name, with a + for optimal budgets; which can serve is for the planner to say."""
     named = given.text("strategy") or "auto"
     if not _TREE.fullmatch(named) and named.casefold().removesuffix("+") not in map(str.casefold, STRATEGIES):
         accepted = f"one of {', '.join(STRATEGIES)}; with a + for optimal budgets, as in Q+"

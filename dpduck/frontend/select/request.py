@@ -222,9 +222,7 @@ class Aggregate:
 
     @property
     def curved(self) -> bool:
-        """Tells whether its error depends on the answer: its intervals are then stored, not computed from noise
-        alone.
-        """
+        """Tells whether its error depends on the answer: intervals are then stored, not computed from noise alone."""
         return self.function not in ("count", "sum", "distinct")
 
 

@@ -47,9 +47,7 @@ def position_of(node: exp.Expr) -> Position | None:
 
 
 def word_of(node: exp.Expr) -> str:
-    """Returns the function as the analyst wrote it, where the parser knows it by another name; '' where there
-    is none.
-    """
+    """Returns the function as the analyst wrote it, where the parser knows it by another name; '' elsewhere."""
     return str(node.meta.get(_WORD, ""))
 
 

@@ -72,9 +72,7 @@ def session_answers(named: Named, plan: SessionPlan, asked: Asked, answers: Sequ
 
 
 def histogram_answers(named: Named, noise: Noise, asked: Asked, values: Sequence[int]) -> str:
-    """Returns one row for each question of a histogram; margins hold for all declared questions but with chance
-    beta.
-    """
+    """Returns one row for each question of a histogram; margins hold for all of them but with chance beta."""
     shares = asked.weights / UNITS
     starts = np.concatenate([[0], np.cumsum(asked.lengths)[:-1]]).astype(np.intp)
     sums = np.add.reduceat(np.asarray(values, dtype=np.float64) * shares, starts)

@@ -256,9 +256,7 @@ def _cut(question: Question, axis: int, first: int, periods: int) -> Question:
 
 
 def totals(what: str, number: int = 0) -> tuple[str, str]:
-    """Returns the columns of an aggregate over several periods and of its standard error, as released rows have
-    them.
-    """
+    """Returns the columns of an aggregate over several periods and of its standard error, as in released rows."""
     place = f"_{number}" if number else ""
     return f"dpduck_{what}{place}", f"dpduck_{what}{place}_stderr"
 

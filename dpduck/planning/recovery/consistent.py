@@ -55,9 +55,7 @@ def nearest_consistent(
 
 
 def coordinates(lattice: Lattice) -> scipy.sparse.csr_array:
-    """Returns the matrix from ANOVA coordinates to the cells of the family's marginals, one below another,
-    row-major.
-    """
+    """Returns the matrix from ANOVA coordinates to the cells of the family's marginals, row-major, in turn."""
     lengths = np.rint(lattice.products(np.asarray(lattice.sizes) - 1.0)).astype(np.intp)
     offsets = np.cumsum(lengths) - lengths
     blocks = [_block(lattice, number, offsets, int(lengths.sum())) for number in lattice.family.tolist()]
@@ -254,9 +252,7 @@ def nonnegative_table_of(table: FloatArray, total: float) -> FloatArray:
 
 
 def _lift(tables: Sequence[FloatArray], total: float) -> tuple[FloatArray, ...]:
-    """Returns the least step towards the even table of this total that leaves no cell negative; it keeps all
-    margins.
-    """
+    """Returns the least step towards the even table of this total that leaves no cell negative; margins stay."""
     share = 0.0
     for table in tables:
         even, least = total / table.size, float(table.min())

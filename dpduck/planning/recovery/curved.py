@@ -99,9 +99,7 @@ Covariances = ComponentCovariances | TableCovariances
 
 
 def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns the variance of the sum of weight times cell. weights: a table of weights for each marginal that
-    is used.
-    """
+    """Returns the variance of the sum of weight times cell. weights: a table for each marginal that is used."""
     if isinstance(covariances, TableCovariances):
         return _from_tables(covariances, weights)
     return _from_components(covariances, weights)
@@ -110,9 +108,7 @@ def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArr
 def ratio_weights(
     numerator: Mapping[Members, FloatArray], denominator: Mapping[Members, FloatArray], ratio: float, divisor: float
 ) -> dict[Members, FloatArray]:
-    """Returns the delta method: N/D deviates like the sum with weights (w_N - R w_D) / D, to first order in the
-    noise.
-    """
+    """Returns the delta method: N/D deviates like the sum with weights (w_N - R w_D) / D, to first order."""
     return {
         marginal: (numerator[marginal] - ratio * denominator[marginal]) / divisor
         for marginal in numerator.keys() | denominator.keys()
@@ -180,9 +176,7 @@ def _from_tables(covariances: TableCovariances, weights: Mapping[Members, FloatA
 
 
 def _from_components(covariances: ComponentCovariances, weights: Mapping[Members, FloatArray]) -> float:
-    """Returns the sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U, with s_U the weights over n_A summed
-    outside U.
-    """
+    """Returns the sum over U of c_U s_U' kron_{i in U} (n_i I - J) s_U, s_U the weights over n_A summed outside."""
     lattice = covariances.lattice
     sizes = dict(zip(lattice.attributes, lattice.sizes, strict=True))
     total = 0.0

@@ -140,9 +140,7 @@ SUMMED_VARIANCE = 1 << 14  # below: tails by direct summation; above: by the con
 
 
 def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
-    """Returns an upper bound on P(|noise| > bound) = 2 alpha^(bound + 1) / (1 + alpha), within a factor of 1 +
-    2^-35.
-    """
+    """Returns an upper bound on P(|noise| > bound) = 2 alpha^(bound + 1) / (1 + alpha), within 1 + 2^-35."""
     return SAFETY * 2 * exp(-_rate(scale / (bound + 1))) / (1 + exp(-_rate(scale))) + SMALLEST
 
 

@@ -111,9 +111,7 @@ class OutsideCounters:
         return [amounts for place in places for amounts in place.spent.items()]
 
     def begun(self, found: Found, state: LedgerState) -> Begun:
-        """Returns the charges that neither place has struck off; the last entry may be one that a place has not seen
-        yet.
-        """
+        """Returns the charges that neither place has struck off; a place may not have seen the last entry yet."""
         places = [decoded(found.secrets, "secrets file")]
         if self._witness is not None:
             places.append(decoded(found.witness, "witness"))

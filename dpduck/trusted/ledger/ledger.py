@@ -196,9 +196,7 @@ class Ledger:
             return self._chain.write(prepare, note)
 
     def times_begun(self, entry_id: int) -> int:
-        """Tells how often the answer of a charge was begun; 0 where it was ended, here or in another copy of
-        the store.
-        """
+        """Tells how often the answer of a charge was begun; 0 where it was ended, in any copy of the store."""
         with self._lock:
             return self._chain.begun().get(entry_id, 0)
 

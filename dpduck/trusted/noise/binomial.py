@@ -117,9 +117,7 @@ def _inverted(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 def _weights(
     trials: int, mode: int, odds: tuple[Fraction, Fraction], precision: int, *, upwards: bool
 ) -> tuple[list[int], list[int], int]:
-    """Returns lower and upper bounds on the weights beyond the mode on one side, and one on the sum of those
-    left out.
-    """
+    """Returns lower and upper bounds on the weights beyond the mode on one side, and on the sum of the others."""
     low_step, high_step = odds if upwards else (1 / odds[1], 1 / odds[0])
     shift = precision + max(0, high_step.denominator.bit_length() - high_step.numerator.bit_length())
     low_rate = (low_step.numerator << shift) // low_step.denominator

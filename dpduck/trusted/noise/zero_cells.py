@@ -44,9 +44,7 @@ def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy
 
 
 def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
-    """Returns the ranks with the smallest of 64-bit keys; where keys at the border are equal, all keys are
-    drawn anew.
-    """
+    """Returns the ranks with the smallest of 64-bit keys; all keys are drawn anew where those at the border tie."""
     while True:
         keys = words64(entropy, available)
         if count in (0, available):

@@ -76,9 +76,7 @@ class Exact(Hidden):
         return [tuple(noisy[place] for noisy in by_table) for place in range(len(asks))]
 
     def answer(self, ask: Ask[Any], chosen: object) -> object:
-        """Returns one answer. chosen: a SummaryPlan for Layers, a Guess for Choice, a number for Candidate,
-        else None.
-        """
+        """Returns one answer. chosen: a SummaryPlan of Layers, a Guess of Choice, a number of Candidate, else None."""
         query, counts = ask.query, self._counts
         if isinstance(query, Table):
             return self.tables([ask])[0]

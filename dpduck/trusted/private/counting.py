@@ -170,9 +170,7 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
 
 
 def _by_bytes(key: KeyColumn, scan: Scan) -> str:
-    """Returns a key to group by: of texts that a collation takes for equal, one row would choose the spelling
-    of all.
-    """
+    """Returns a key to group by: of texts that a collation equates, one row would choose the spelling of all."""
     if binning.is_long_list(key):  # a text that may be no label would be held for each of its groups
         return f'({binning.short_label(key)}) COLLATE "binary"'
     text = (scan.types or {}).get(key.sql, key.domain.type_name) == "VARCHAR"
@@ -302,9 +300,7 @@ def _cell(number: int) -> str:
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    """Returns conditions that keep rows inside the domains; not exactly: some outside are left to be dropped as
-    groups.
-    """
+    """Returns conditions that keep rows inside the domains, and some outside, which are dropped as groups."""
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 

@@ -154,9 +154,7 @@ def _is_presence(aggregate: Contribution) -> bool:
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:
-    """Returns the rows of a unit's first C cells in the order of a keyed hash of unit and cell: of no other unit's
-    rows.
-    """
+    """Returns the rows of a unit's first C cells in the order of a keyed hash of unit and cell alone."""
     order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells)})"
     window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
     return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"

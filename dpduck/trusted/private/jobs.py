@@ -132,9 +132,7 @@ class KeyedJob:
 
     @property
     def counts_units(self) -> bool:
-        """Tells whether the number of rows in a group is that of its units, or where units are unknown, stands
-        for it.
-        """
+        """Tells whether a group's number of rows is that of its units, or stands for it where units are unknown."""
         return self.rows.unit_sql is None or self.rows.max_rows == 1
 
 

@@ -80,9 +80,7 @@ def require_weights(query: KroneckerQuery) -> None:
 def exact_marginals(
     counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns exact marginals; those that fit into one dense table are rolled up from it, not from the sparse
-    counts.
-    """
+    """Returns exact marginals; those that fit into one dense table are rolled up from it, not from sparse counts."""
     found: dict[tuple[int, ...], IntegerArray] = {}
     for group in _groups(wanted, counts._sizes):
         union = tuple(sorted(set().union(*group)))
@@ -139,9 +137,7 @@ def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> Int
 
 
 def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
-    """Returns the cell of each occupied combination among those of the attributes, the first of which varies
-    slowest.
-    """
+    """Returns the cell of each occupied combination of the attributes, of which the first varies slowest."""
     found = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
     for attribute in attributes:
         found *= counts._sizes[attribute]

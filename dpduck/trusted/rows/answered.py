@@ -116,9 +116,7 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
 
 
 def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the columns that a worker gets; a column of NULLs where it needs none: that says how many rows
-    there are.
-    """
+    """Returns the columns that a worker gets; a column of NULLs where it needs none, for the number of rows."""
     if names:
         return table.select(list(names))
     return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})

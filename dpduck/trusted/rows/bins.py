@@ -35,9 +35,7 @@ class BinExpression:
 
 
 def bin_expression(value: str, domain: RangeDomain, name: str) -> BinExpression:
-    """Returns the bin of `value`, decided from the public domain alone; `name` is the parameter that holds the
-    edges.
-    """
+    """Returns the bin of `value`, decided from the public domain alone; `name`: the parameter with its edges."""
     last = len(domain.edges) - 1
     code = _integer_bins(value, domain) or _floating_bins(value, domain) or _calendar_bins(value, domain)
     by_edges = False

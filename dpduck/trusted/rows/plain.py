@@ -291,9 +291,7 @@ class Reader:
 
 
 def _comparable(type_name: str) -> bool:
-    """Tells whether two stored values of a type are compared as they are: all types but those made of several
-    values.
-    """
+    """Tells whether two stored values of a type are compared as they are: all types but those of several values."""
     return bool(type_name) and "[" not in type_name and not type_name.startswith(_NESTED)
 
 

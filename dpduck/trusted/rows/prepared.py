@@ -276,9 +276,7 @@ def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str
 def _level(
     source: Source, more: Sequence[str], twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask
 ) -> Source:
-    """Returns a source inside another one, over other tables. more: conditions of its rows that are not among
-    its own.
-    """
+    """Returns a source inside another one, over other tables. more: conditions of its rows beside its own."""
     known = _tables(source, twins)
     return _renamed(_of_codes(_typed(source, known), more, known, frozenset(), ask), twins, public, ask)
 

@@ -154,9 +154,7 @@ class Division:
         return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, kept, dict(parameters), texts)
 
     def program(self) -> Program:
-        """Returns the program that answers a batch of the inputs; Refusal where an expression is not one of a row
-        alone.
-        """
+        """Returns the program that answers a batch of the inputs; Refusal if an expression is not of a row alone."""
         if self.longest_read < SHORTEST_READ:
             raise Refusal(
                 f"joins make up to {self.copies} rows of one, of each of which many texts are held",

@@ -189,9 +189,7 @@ def _periods(job: CountingJob, types: Types | None) -> list[str]:
 
 
 def _alone(source: Source | None, elsewhere: Elsewhere) -> bool:
-    """Tells whether each row comes of one private row: of a table, or of tables of a UNION ALL, joined with public
-    ones.
-    """
+    """Tells whether each row comes of one private row: of a table, or of a UNION ALL's, joined with public ones."""
     private = {table.sql for table in elsewhere.tables if table.rows is None}
     return source is not None and _firsts(source, private) == private
 

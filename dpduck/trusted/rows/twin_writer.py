@@ -287,9 +287,7 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str
 
 
 def _alike(name: str, type_name: str) -> str:
-    """Tells whether the values of a group are the same, bit by bit, as an aggregate: 0 and -0 are not, and no
-    NaN is.
-    """
+    """Tells whether a group's values are the same, bit by bit, as an aggregate: 0 and -0 are not, and no NaN is."""
     if type_name in ("FLOAT", "DOUBLE"):
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
