@@ -42,6 +42,7 @@ FREE = frozenset(
 DESCRIBED = {"run": "describe", "ask": "describe_ask"}
 """For actions that charge or use a round up: the one that gives their columns alone."""
 
+ASKING = "SELECT WITH DIFFERENTIAL_PRIVACY .. FROM a table of dp_policies()"
 NO_ROOM = "the server has no room for more private views"
 STREAMED = 5.0
 """Of the largest statements that stream: how many a principal may have in about ten seconds. Then a runner does it."""
@@ -254,8 +255,10 @@ class Gate:
             if self._public.size(view) is None:
                 if view in self._left_out:
                     raise Refusal(f"{view[:200]!r} was left out: {NO_ROOM}", accepted="a server with more memory")
-                accepted = meant_or(view, list(self._public.sizes()), "a name of dp_releases()")
-                raise Refusal(f"there is no private view {view[:200]!r}", accepted=accepted)
+                served = list(self._public.sizes())
+                there = [*(name[:60] for name in served[:20]), ASKING]
+                others = "a name of dp_releases()" if inspected.macros else ", ".join(there)
+                raise Refusal(f"there is no private view {view[:200]!r}", accepted=meant_or(view, served, others))
 
     def _found(
         self,

@@ -161,3 +161,17 @@ def test_a_view_tells_nothing_of_another_s_answer(served: Served) -> None:
     assert from_releases(served, "bob", cells) == {*shared, bobs, own}
     served.rows("alice", ask("DROP PRIVATE VIEW hers"))
     assert from_releases(served, "bob", cells) == {*shared, bobs}
+
+
+def test_a_table_that_is_not_served_says_what_there_is(served: Served) -> None:
+    """Whether it exists or not: the private views, and how a table with a policy is asked about."""
+    views = ", ".join(
+        sorted(name for (name,) in served.rows("bob", "SELECT name FROM dp_releases() WHERE kind = 'view'"))
+    )
+    for name in ("secret", "shops", "clinic.main.secret"):
+        told = served.refused("bob", f"FROM {name}")
+        assert f"there is no private view '{name}'; accepted: " in told
+        shown, _, asking = told.partition("; accepted: ")[2].rpartition(", ")
+        assert asking == "SELECT WITH DIFFERENTIAL_PRIVACY .. FROM a table of dp_policies()"
+        assert ", ".join(sorted(shown.split(", "))) == views
+    assert served.rows("bob", "SELECT table_name FROM dp_policies()")
