@@ -169,9 +169,9 @@ def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> 
 
 def priced(price: Price) -> str:
     """Writes a price as an option of a statement."""
-    charge, delta = price.charge, price.stated_delta
-    if price.stated_epsilon is not None and delta is not None:
-        return f"epsilon = {float(price.stated_epsilon):.6g}, delta = {float(delta):.6g}"
+    charge, epsilon, delta = price.charge, price.stated_epsilon, price.stated_delta
+    if epsilon is not None:
+        return f"epsilon = {float(epsilon):.12g}" + (f", delta = {float(delta):.12g}" if delta is not None else "")
     name, amount = ("epsilon", charge.epsilon) if charge.epsilon is not None else ("rho", charge.rho)
     return f"{name} = {float(amount or Fraction(0)):.6g}"
 

@@ -22,7 +22,6 @@ from dpduck.frontend.select.analyse import Analysis, read_analysis
 from dpduck.frontend.select.answers import has_aggregate
 from dpduck.frontend.select.excluded_cells import met_by, met_outside, stands_for_several
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.options import least_rho
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
 from dpduck.frontend.text.dialect import DifferentialPrivacy
@@ -207,11 +206,12 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
 
 def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
     """Writes a price of the kind that the budget adds up: pure epsilon costs many times more where it adds up rho."""
-    words = f"epsilon = {float(epsilon):.12g}"
+    words = f"epsilon = {float(epsilon)!r}"
     if policy is None or policy.budget.pure:
         return words
-    delta = policy.budget.delta
-    return f"{words}, delta = {float(delta):.12g}" if delta else f"rho = {float(least_rho(epsilon)):.12g}"
+    if policy.budget.delta:
+        return f"{words}, delta = {float(policy.budget.delta)!r}"
+    return "rho = 0.5" if epsilon == 1 else words  # at a limit of the policy: rounded, its rho might be beyond
 
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
