@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.frontend.rows import unions
+from dpduck.frontend.rows.sql import unit_sql
 from dpduck.frontend.rows.tree import RowSource
 from tests.support.clinics import one_line
 
@@ -75,7 +75,7 @@ def whole(kind: str) -> list[str]:
 class Tables:
     """Visits, of each unit two, and stays, of each unit three, with units of two types."""
 
-    def __init__(self, kinds: Sequence[str], visits: Sequence[str], stays: Sequence[str], prepared: bool = False):
+    def __init__(self, kinds: Sequence[str], visits: list[str], stays: list[str], prepared: bool = False):
         self.con = dpduck.connect(config={"threads": 1})
         self.con.execute("SET TimeZone = 'UTC'")
         for table, kind, ward, units in zip(("visits", "stays"), kinds, (0, 1), (visits * 2, stays * 3), strict=True):
@@ -147,10 +147,9 @@ def test_other_types_are_refused(kinds: tuple[str, str]) -> None:
 
 def test_units_that_lose_digits_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above sees units of a type that cannot tell them apart: as DOUBLE some are taken for each other."""
-    own = unions.unit_sql
 
     def rounded(source: RowSource) -> str | None:
-        return f"CAST({own(source)} AS DOUBLE)"
+        return f"CAST({unit_sql(source)} AS DOUBLE)"
 
-    monkeypatch.setattr(unions, "unit_sql", rounded)
+    monkeypatch.setattr("dpduck.frontend.rows.unions.unit_sql", rounded)
     assert Tables(MIXED[0], whole("BIGINT"), whole("UBIGINT")).wrong() != []
