@@ -82,9 +82,12 @@ def test_linear_programs_state_their_own_errors(visits: Clinic, consistency: str
     """What a linear program moved is in dp_stderr, intervals are about least squares, and no covariances are kept."""
     options = f"epsilon = 1, strategy = 'Q+', consistency = '{consistency}'"
     items = "sex, ward, count(*) AS n, dp_stderr(n), dp_interval_low(n), dp_interval_high(n)"
-    rows = visits.dp(ask(options, items, "CUBE (sex, ward)", "visits"))
-    assert all(low <= answer <= high and error > 0 for _, _, answer, error, low, high in rows)
-    assert len({round(row[3], 9) for row in rows}) > 4
+    seen = []
+    for _ in range(5):  # of 400 tables, one is nearest by least squares too: the program moves it by nothing (1e-13)
+        rows = visits.dp(ask(options, items, "CUBE (sex, ward)", "visits"))
+        assert all(low <= answer <= high and error > 0 for _, _, answer, error, low, high in rows)
+        seen.append(len({round(row[3], 9) for row in rows}))
+    assert max(seen) > 4
     with pytest.raises(duckdb.Error, match="no covariances are kept"):
         visits.rows("FROM dp_stderr_of('release_2', '1')")
 
