@@ -71,7 +71,7 @@ OTHERS = {
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries "
         "frontend/rows/features"
     ),
-    "expressions: refuses early what trusted/rows/functions refuses of the text that runs": (
+    "expressions: trusted/rows/functions refuses the rest of what runs; growth costs a worker time and room": (
         "frontend/rows/functions frontend/select/binding frontend/text/dialect frontend/rows/expressions"
     ),
     "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (

@@ -216,9 +216,7 @@ class OwnerDesk:
         return period_of(word, column_of(name, columns, clause))
 
     def _unit_through(self, parent: Policy, column: Column, key_column: Column, max_rows: int) -> PrivacyUnit:
-        """Returns the unit of a table that refers to one with a policy: to its unit, or to a key whose row belongs to
-        one.
-        """
+        """Returns the unit of a table that refers to one with a policy: to its unit, or to a key whose row has one."""
         if parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name):
             return PrivacyUnit(parent.unit.key, column.name, max_rows)
         if parent.unit.column is None:

@@ -50,9 +50,7 @@ def without_sign(value: str, type_name: str) -> str:
 
 
 def digits_fit(value: str, type_name: str) -> str:
-    """Tells whether a stored decimal has no more digits than its type: Arrow and Parquet bring others, which DuckDB
-    keeps.
-    """
+    """Tells whether a stored decimal has no more digits than its type; from Arrow and Parquet DuckDB keeps others."""
     digits, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
     most = f"{'9' * (digits - scale) or '0'}.{'9' * scale}"
     low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
@@ -316,9 +314,7 @@ def _rows_inside(first: Stored | Union | Units) -> list[Source]:
 
 
 def most_copies(source: Source) -> int:
-    """Returns the most rows that joins make of one row, those inside of it included; of a UNION ALL those of all its
-    tables.
-    """
+    """Returns the most rows that joins, inner ones too, make of one row; of a UNION ALL those of all its tables."""
     inside = sum(map(most_copies, _rows_inside(source.first))) or 1
     joined = (one for one in source.joins if one.kind not in ("SEMI JOIN", "ANTI JOIN"))
     return inside * prod(max(1, one.copies) * most_copies(one.right) for one in joined)

@@ -109,9 +109,7 @@ class PrivateRelation:
         return tuple(name for name in own if name)
 
     def domain(self, column: str) -> Domain | None:
-        """Returns the public domain of a column; refused where the column is since of a type whose values may not
-        convert.
-        """
+        """Returns the public domain of a column; refused where the column's type is one that may not convert since."""
         domain = self.policy.domain(column)
         now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
         if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):

@@ -78,9 +78,7 @@ def _named(relation: PrivateRelation) -> str:
 
 
 def _pair_sql(private: exp.Expr, column: str, types: Mapping[str, str]) -> str:
-    """Returns an equality that no private value makes raise: TRY is outermost, since some casts raise under TRY_CAST
-    too.
-    """
+    """Returns an equality that no private value makes raise: TRY is outermost, as casts raise under TRY_CAST too."""
     same_type = isinstance(private, exp.Column) and types.get(sql_of(private)) == types[column]
     left = sql_of(private) if same_type else f"try(try_cast({sql_of(private)} AS {types[column]}))"
     return f"{left} = {column}"
@@ -105,9 +103,7 @@ def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
 
 
 def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
-    """Returns a relation by itself with the unit of each of its rows, which is NULL where there is no parent; and the
-    unit.
-    """
+    """Returns a relation with the unit of each of its rows, which is NULL where there is no parent; and the unit."""
     joins = [f"LEFT {part}" for part in _chain_sql(relation, _reference(relation))] if relation.parents else []
     return " ".join([_named(relation), *joins]), _held_sql(relation)
 

@@ -108,9 +108,7 @@ class RowSource:
 
     @property
     def all_branches(self) -> tuple[RowSource, ...]:
-        """Returns the sources that subqueries with SQL of their own were made of, theirs included, and of what is
-        joined.
-        """
+        """Returns the sources that subqueries with SQL of their own and joined relations were made of, theirs too."""
         found: list[RowSource] = []
         for branch in self.branches:
             found += (branch, *branch.all_branches)

@@ -110,9 +110,7 @@ def code_reading(key: KeyColumn) -> KeyReading:
 
 
 def _named(key: KeyColumn, position: int) -> tuple[str, str]:
-    """Returns a parameter's name, and the value: a column whose type was changed must not raise where it does not
-    convert.
-    """
+    """Returns a parameter's name, and the value: a column of another type than before must not raise here."""
     return f"dpduck_key_{position}", f"TRY_CAST({key.sql} AS {key.domain.type_name})"
 
 

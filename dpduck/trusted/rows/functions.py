@@ -34,6 +34,7 @@ FUNCTIONS = frozenset(
      "to_seconds", "to_weeks", "to_quarters", "to_milliseconds", "to_microseconds", "to_decades", "to_centuries",
      "to_millennia")
 )  # fmt: skip
+TUPLES = ("row", "struct_pack")
 TEXTS = frozenset(
     ("||", "concat", "replace", "regexp_replace", "regexp_extract", "upper", "lower", "substring", "left", "right",
      "trim", "ltrim", "rtrim", "reverse", "split_part", "strip_accents", "dayname", "monthname", "strftime")
@@ -49,11 +50,24 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
     if len(listed) != 1 or tree != {name: value for name, value in plain.items() if name != "select_list"}:
         raise refused("this SQL")
     check_parts(listed, FUNCTIONS)
+    compared = {id(part) for whole in dicts(listed) for part in _compared_tuples(whole)}
     for part in dicts(listed):
+        if part.get("function_name") in TUPLES and id(part) not in compared:
+            raise refused("a tuple that is not compared with tuples")
         if str(part.get("function_name", "")).startswith("regexp_") and not _whole_characters(part):
             raise refused("this regular expression")
         if "column_names" in part and (len(part["column_names"]) != 1 or part["column_names"][0] not in columns):
             raise refused("another column")
+
+
+def _compared_tuples(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone.
+
+    A text made of a tuple doubles its quotes, and a text beside a tuple is read as one: no rule of length holds.
+    """
+    sides = {"COMPARISON": ("left", "right"), "BETWEEN": ("input", "lower", "upper")}.get(part.get("class", ""), ())
+    beside = part["children"] if part.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN") else [part[one] for one in sides]
+    return beside if all(one.get("function_name") in TUPLES for one in beside) else []
 
 
 def _whole_characters(call: dict[str, Any]) -> bool:

@@ -131,9 +131,7 @@ def longest_made(texts: int, held: Held) -> int:
 
 
 def apart_sql(value: str, type_name: str) -> str:
-    """Returns what tells values of a type apart, in few bytes: of those that no expression reads, whether they are
-    NULL.
-    """
+    """Returns what tells values apart, in few bytes: of those that no expression reads, whether they are NULL."""
     if type_name in _APART:
         return f"CAST({value} AS {_APART[type_name]})"
     if type_name in ("JSON", "BIT"):

@@ -113,9 +113,7 @@ def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | N
 
 
 def cut_units(column: str, clamped: Clamped) -> str:
-    """Returns SQL of a column cut to its CLAMP, in units of its last decimal place; column: its name in SQL, of its
-    type.
-    """
+    """Returns SQL of a column (a name in SQL) cut to its CLAMP, in units of its last decimal place."""
     low, high = clamped.low, clamped.high
     text = f"CASE WHEN {column} <= {low} THEN {low} WHEN {column} >= {high} THEN {high} ELSE {column} END"
     reader = _Numbers(tokens_of(text), {column: clamped.type_name})

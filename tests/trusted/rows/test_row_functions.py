@@ -34,6 +34,20 @@ OTHER_ROWS = (
     "dpduck_batch.dpduck_x_0",
     "rowid",
 )
+TUPLES = (
+    "(dpduck_x_0, dpduck_x_1)",
+    "length(CAST((dpduck_x_0, dpduck_x_1) AS VARCHAR)) > 0",
+    "(dpduck_x_0, dpduck_x_1) = dpduck_x_0",
+    "dpduck_x_0 IN ((dpduck_x_0, dpduck_x_1))",
+    "(dpduck_x_0, dpduck_x_1) BETWEEN dpduck_x_0 AND (1, 2)",
+    "(dpduck_x_0, dpduck_x_1) || 'a' = 'b'",
+    "((dpduck_x_0, 1), 2) = ((dpduck_x_1, 1), 2)",
+    "coalesce((dpduck_x_0, 1), (dpduck_x_1, 1)) = (1, 2)",
+    "CASE WHEN TRUE THEN (dpduck_x_0, 1) END = (1, 2)",
+    "(dpduck_x_0, dpduck_x_1) IS NULL",
+    "row(dpduck_x_0, dpduck_x_1) = CAST(dpduck_x_0 AS VARCHAR)",
+    "struct_pack(a := dpduck_x_0) = 'a'",
+)
 
 
 def refusal(sql: str) -> str:
@@ -52,9 +66,20 @@ def test_other_rows_are_out_of_reach(sql: str) -> None:
         require_row_local(sql, COLUMNS)
 
 
+@pytest.mark.parametrize("sql", TUPLES)
+def test_tuples_stand_beside_tuples_alone(sql: str) -> None:
+    """No text is made of a tuple, and none is read as one."""
+    with pytest.raises(Refusal, match="a tuple that is not compared with tuples"):
+        require_row_local(sql, COLUMNS)
+
+
 @pytest.mark.parametrize(
     "sql",
     [
+        "(dpduck_x_0, 1) IN ((1, 2), (dpduck_x_1, 3))",
+        "CAST(1 AS HUGEINT) + 340282366920938463463374607431768211455 > dpduck_x_0",
+        "NOT (dpduck_x_0, dpduck_x_1) BETWEEN (1, 2) AND (3, 4) OR (dpduck_x_0, 1) < (1, 2)",
+        "(dpduck_x_0, dpduck_x_1) NOT IN ((1, 2))",
         "dpduck_x_0 + 1 > dpduck_x_1",
         "try(CAST(dpduck_x_0 AS INTEGER)) IN (1, 2, 3, 4, 5)",
         "CASE WHEN dpduck_x_0 LIKE 'a%' THEN upper(dpduck_x_0) ELSE coalesce(dpduck_x_1, 'b') END",
