@@ -33,7 +33,7 @@ MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (
     SESSIONS,
     CUBES,
 )
-"""The first that serves a question answers it."""
+"""The first that serves a question answers it; CUBES serves every SELECT."""
 
 
 def own_options() -> tuple[Option, ...]:
@@ -45,6 +45,9 @@ def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
     """Returns the mechanism of a request, of a synthetic table or of sparse queries."""
     for mechanism in MECHANISMS:
         if mechanism.serves(question):
+            given = question.question.own if isinstance(question, Request) else ()
+            for name in dict(given).keys() - {option.name for option in mechanism.options}:
+                raise Refusal(f"the option {name} is not for this statement", accepted="the statement without it")
             return mechanism
     raise InternalError("no mechanism serves this question")
 

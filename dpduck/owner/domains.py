@@ -54,9 +54,7 @@ def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Doma
 
 
 def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[DomainClause]:
-    """Returns a clause for each column: DOMAIN ALL BOOLEAN, or ENUM, is one of every such column that has none of its
-    own.
-    """
+    """Returns a clause a column: DOMAIN ALL BOOLEAN, or ENUM, is one of every such column that has none of its own."""
     named = {fold(clause.column) for clause in clauses}
     found: list[DomainClause] = []
     for clause in clauses:

@@ -93,9 +93,7 @@ def require_same_word(policy: Policy, unit: PrivacyUnit) -> None:
 def unit_by_periods(
     parent: Policy, column: Column, key_column: Column, max_rows: int, period: Period | None
 ) -> PrivacyUnit:
-    """Returns the unit of a table that refers to the unit's column of one with a policy, both by periods of one
-    word.
-    """
+    """Returns the unit of a table that refers to the unit's column of one with a policy, both by the same periods."""
     other = parent.unit.period
     words = [None if one is None else one.word for one in (period, other)]
     direct = parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name)

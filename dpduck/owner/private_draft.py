@@ -56,9 +56,7 @@ class PrivateQuestion:
 
 
 def questions(policy: Policy, columns: Sequence[Column], epsilon: Fraction, home: Home) -> list[PrivateQuestion]:
-    """Returns the statements of a draft, which together cost epsilon: a part for each column, two for the rows of a
-    unit.
-    """
+    """Returns the statements of a draft, which together cost epsilon: a part a column, two for the rows of a unit."""
     asked = [one for one in columns if _kind(one, policy) and not _kept(policy, one)][:MOST_COLUMNS]
     part = _parts(policy.budget, epsilon, len(asked) + 2)
     texts = sum(_kind(one, policy) == "text" for one in asked)
@@ -85,9 +83,7 @@ def _kind(column: Column, policy: Policy) -> str:
 
 
 def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], str]:
-    """Returns options for so many parts of the whole price: of epsilon, or of the rho that it is with the budget's
-    delta.
-    """
+    """Returns options for so many parts of the price: of epsilon, or of the rho that it is with the budget's delta."""
     if budget.pure:
         return lambda parts: f"epsilon = {_down(epsilon * parts / number)}"
     delta = budget.delta - budget.delta_keys

@@ -275,7 +275,7 @@ class Gate:
         for call, key in zip(inspected.calls, keys, strict=True):
             sql = sql.replace(call.mark, answer_name(key))
         if only_columns:
-            sql = f"SELECT * FROM ({sql}) LIMIT 0"
+            sql = f"SELECT * FROM ({sql}\n) LIMIT 0"  # after a comment at its end
         work = self._work(inspected, keys) if inspected.plain else math.inf
         if work <= self._limits.work and self._streamed.of(principal.name) <= STREAMED:
             self._streamed.add(principal.name, work / self._limits.work)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import fold
 from dpduck.server import syntax
 from dpduck.server.syntax import Syntax, Tree, children_of, dicts_in, in_selects, path_of
-from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
 """Databases of the public database: answers of dp functions, views of the catalog; and two names for its own tables."""
@@ -68,14 +69,17 @@ class Inspected:
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     """Returns the statement, all of it found on the lists; PermissionRefusal or Refusal names what is not."""
-    text = in_selects(text)
+    text = in_selects(text).rstrip("; \t\r\n")
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)
     walk.query(tree, frozenset())
     if not walk.changed:
-        named = _with_names_in_full(text, walk.bare)
-        if not walk.bare or _is_as_inspected(walk, named, syntax, longest):
-            return walk.inspected(named)
+        if not walk.bare:
+            return walk.inspected(text)
+        with suppress(DpduckError, UnicodeDecodeError):  # DuckDB counts a blank of Unicode as one byte
+            named = _with_names_in_full(text, walk.bare)
+            if _is_as_inspected(walk, named, syntax, longest):
+                return walk.inspected(named)
     rewritten = syntax.text(tree)
     if not _is_as_inspected(walk, rewritten, syntax, longest):
         raise Refusal("the statement cannot be rewritten", accepted="a simpler statement")

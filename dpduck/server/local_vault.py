@@ -178,6 +178,13 @@ class LocalVault:
             return True
         return True
 
+    def well(self) -> None:
+        """Does what every question needs, a new thread, DuckDB and the ledger: it fails or hangs where they do."""
+        thread = threading.Thread(target=self.views)
+        thread.start()
+        thread.join()
+        self._engine.ledger.budgets()
+
     def views(self) -> dict[str, str]:
         """Returns the private views, the owner's first and older ones before newer, each with whose it is and a mark.
 

@@ -80,7 +80,7 @@ def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int
         value = f"c{place}" if kept.fullmatch(kind) else f"left(CAST(c{place} AS VARCHAR), {letters})"
         parts.append(f'{value} AS "{name.replace(chr(34), chr(34) * 2)}"')
     columns = ", ".join(f"c{place}" for place in range(len(names)))
-    return f"SELECT {', '.join(parts)} FROM ({sql}) AS dpduck_shown({columns})"
+    return f"SELECT {', '.join(parts)} FROM ({sql}\n) AS dpduck_shown({columns})"
 
 
 def distinct(names: list[str]) -> list[str]:
@@ -148,9 +148,9 @@ class Instance:
 def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Message, pa.Table | None]:
     sql = message["sql"]
     if message.get("letters") is not None:
-        bound = cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0")
+        bound = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT 0")
         sql = shown_sql(sql, bound.columns, list(map(str, bound.types)), message["letters"], SHORT)
-    relation = cursor.sql(f"SELECT * FROM ({sql}) LIMIT {message['rows'] + 1}")
+    relation = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT {message['rows'] + 1}")
     columns = list(zip(distinct(relation.columns), map(str, relation.types), strict=True))
     batches: list[pa.RecordBatch] = []
     rows = size = 0

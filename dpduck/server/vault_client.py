@@ -6,9 +6,11 @@ import itertools
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
@@ -28,6 +30,8 @@ from dpduck.values.errors import Refusal, StoreError
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
 _PATIENCE = 60.0
 _LAST_RELEASES = 45.0
+WATCH = 15.0, 60.0
+"""Seconds between two looks at the process, and after which one that is not well at any look is ended."""
 
 Answer = tuple[Message, pa.Table | None]
 
@@ -54,13 +58,20 @@ class _Ended(StoreError):
 class VaultProcess:
     """A vault in a process of its own, which begins here and is waited for when it is asked; safe for many threads."""
 
-    def __init__(self, database: Path, store: Path | None = None, keeping: Keeping | None = None) -> None:
+    def __init__(
+        self,
+        database: Path,
+        store: Path | None = None,
+        keeping: Keeping | None = None,
+        watch: tuple[float, float] = WATCH,
+    ) -> None:
         self._arguments = [str(database), "" if store is None else str(store), json.dumps(asdict(keeping or Keeping()))]
         self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._waiting, self._ended = dict[int, Future[Answer]](), threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._begin()
+        threading.Thread(target=self._watch, args=watch, daemon=True).start()
 
     def wait(self) -> None:
         """Waits until the process is ready; StoreError where it cannot be."""
@@ -98,7 +109,7 @@ class VaultProcess:
 
     def close(self) -> None:
         """Ends the process once its releases at work are finished."""
-        self._closing = True
+        self._closing.set()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that reads
         with suppress(subprocess.TimeoutExpired):
@@ -112,7 +123,7 @@ class VaultProcess:
         number, future = next(self._numbers), Future[Answer]()
         data = packed({"id": number, "do": operation, "with": given})
         with self._lock:
-            if self._closing:
+            if self._closing.is_set():
                 raise StoreError(ENDED)
             if self._ended.is_set() or self._process.poll() is not None:
                 self._process.kill()  # one that hung up may still be on its way out
@@ -144,9 +155,27 @@ class VaultProcess:
             raise StoreError(str(message["error"]))
         return message, table
 
+    def _watch(self, every: float, most: float) -> None:
+        """Ends a process that is not well for so long: one without memory may neither answer nor end.
+
+        What it is asked then is what every question needs (LocalVault.well); the next question starts it anew.
+        """
+        well, process = time.monotonic(), self._process
+        while not self._closing.wait(every):
+            if self._process is not process or not self._is_ready or self._process.poll() is not None:
+                well, process = time.monotonic(), self._process
+                continue
+            with suppress(StoreError, MemoryError):
+                self._call("well", patience=every)
+                well = time.monotonic()
+            if time.monotonic() - well > most:
+                process.kill()
+
     def _begin(self) -> None:
         """Starts the process, and does not wait until it is ready."""
         self._socket, theirs = socket.socketpair()
+        # A process that reads nothing any more is found out by whoever asks it, who holds the lock.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_PATIENCE), 0))
         self._pipe = Connection(os.dup(self._socket.fileno()))
         # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
         self._waiting, self._ended = {}, threading.Event()

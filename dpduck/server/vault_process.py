@@ -162,11 +162,17 @@ def _answered(vault: Vault, message: Message) -> bytes:
             return packed({"id": number, "key": reply.key, "charged": reply.charged, "refused": reply.refused})
         if operation == "views":
             return packed({"id": number, "views": vault.views()})
+        if operation == "well":
+            if isinstance(vault, LocalVault):
+                vault.well()
+            return packed({"id": number})
         rows = vault.view(*given) if operation == "view" else vault.rows(*given)
         return packed({"id": number, **rows_message(rows)}, rows.table)
     except DpduckError as error:
         _require_alive(vault)
         return packed({"id": number, "error": str(error)})
+    except MemoryError:
+        raise
     except Exception:  # whatever it says could quote data
         _require_alive(vault)
         return packed({"id": number, "error": UNEXPECTED})

@@ -60,6 +60,16 @@ def test_its_option_is_known_while_it_is_registered(
     assert clinic.execute(CHARGES).fetchall() == [(0,)]
 
 
+def test_an_option_of_a_mechanism_that_does_not_answer_is_refused(
+    clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Charged for and ignored otherwise: behind one that serves every SELECT, or for keys that are selected."""
+    monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS[1:], ROUNDED))
+    with pytest.raises(duckdb.Error, match="the option round_to is not for this statement"):
+        clinic.execute(f"FROM dp($${COUNT.format('round_to = 100')}$$)")
+    assert clinic.execute(CHARGES).fetchall() == [(0,)]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -19,6 +19,7 @@ import pytest
 
 import dpduck
 from dpduck.engine.connection import verify_store
+from dpduck.server import vault_client
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.vault_client import Keeping, VaultProcess
@@ -142,6 +143,48 @@ def counter(folder: Path) -> int:
     with closing(sqlite3.connect(f"file:{folder / 'clinic_private_secrets'}?mode=ro", uri=True)) as secrets:
         (value,) = secrets.execute("SELECT value FROM secrets WHERE name = ?", [POSITION]).fetchone()
     return int(json.loads(value)["counter"])
+
+
+@pytest.mark.slow
+def test_a_vault_that_answers_nothing_is_started_anew(tmp_path: Path, state_directory: Path) -> None:
+    """One that neither answers nor ends, as one without memory, is ended, and whoever waited is answered."""
+    database = make_clinic(tmp_path)
+    add_principals(database)
+    vault = VaultProcess(database, watch=(0.5, 5.0))
+    try:
+        vault.wait()
+        first = vault._process
+        time.sleep(7)
+        assert vault._process is first
+        assert first.poll() is None, "one that is well goes on"
+        os.kill(first.pid, signal.SIGSTOP)
+        reply = vault.ask("bob", "budget", None, 60.0)
+        assert reply.key is not None
+        assert vault._process is not first
+        assert first.wait(10) == -signal.SIGKILL
+    finally:
+        vault.close()
+
+
+@pytest.mark.slow
+def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
+    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than the pipe holds is not sent for ever to a process that does not read it."""
+    monkeypatch.setattr(vault_client, "_PATIENCE", 2.0)
+    database = make_clinic(tmp_path)
+    add_principals(database)
+    vault = VaultProcess(database)
+    try:
+        vault.wait()
+        first = vault._process
+        os.kill(first.pid, signal.SIGSTOP)
+        refused = vault.ask("bob", "explain", "x" * 10_000_000, 60.0).refused
+        assert refused is not None
+        assert "characters" in refused
+        assert vault._process is not first
+    finally:
+        vault.close()
 
 
 @pytest.mark.slow

@@ -83,6 +83,12 @@ def test_released_tables_are_read(alice: Any, served: Served) -> None:
     assert served.spent() == spent, "a plain SELECT over a private table is what is known of it"
 
 
+def test_statements_end_as_one_likes(alice: Any) -> None:
+    """With a semicolon or a comment, as over Quack; also where a runner answers."""
+    for sql in ("FROM ages", "SELECT count(*) FROM ages AS a, ages AS b"):
+        assert rows(alice, f"{sql};") == rows(alice, f"{sql} -- all of them") == rows(alice, sql)
+
+
 def test_the_catalog_lists_private_views(alice: Any) -> None:
     """BI tools list catalogs, schemas, tables and columns."""
     found = alice.adbc_get_objects(depth="all").read_all().to_pylist()

@@ -82,6 +82,12 @@ def test_long_chains_are_refused_as_such(served: Served, chain: str) -> None:
     assert "nested too deeply; accepted: " in served.refused("alice", CHAINS[chain])
 
 
+def test_blanks_of_unicode_are_blanks(served: Served) -> None:
+    """DuckDB counts each as one byte, and says where a name begins by that."""
+    for blank in ("\u200b", "\u2003", " \u00a0  ", "\u3000\u3000"):
+        assert served.rows("alice", f"FROM{blank}ages") == served.rows("alice", "FROM ages")
+
+
 def test_everyone_sees_their_own_ledger_rows(served: Served) -> None:
     """Another's charges, and statements, are not shown."""
     served.rows("alice", count("age", "0.01"))

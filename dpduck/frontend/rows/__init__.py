@@ -1,1 +1,1 @@
-"""The second boundary: what may run over one private row, and what one unit can add."""
+"""The rows boundary: what may run over one private row, and what one unit can add."""

@@ -134,9 +134,15 @@ _WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
 
 
+MOST_LISTED, MOST_SETS = 1_000, 5_000
+_OF_CONSTANTS = (exp.In, exp.Values, exp.Tuple, exp.Array)
+
+
 def check_atoms(tree: exp.Expr) -> None:
-    """Refuses a tree with an atom that is not a plain word, number, listed type, quoted name or quoted text."""
+    """Refuses a long list, and an atom that is not a plain word, number, listed type, quoted name or quoted text."""
     for node in tree.walk():
+        if any(isinstance(value, list) and len(value) > MOST_LISTED for value in node.args.values()):
+            _check_lists(node)
         if isinstance(node, exp.DataType):
             _check_type(node)
         elif isinstance(node, exp.DataTypeParam):
@@ -151,6 +157,19 @@ def check_atoms(tree: exp.Expr) -> None:
             check_row_local(node)
         elif not isinstance(node, exp.Identifier):
             _check_texts(node)
+
+
+def _check_lists(node: exp.Expr) -> None:
+    """Refuses a list of too many parts, which are planned one by one; constants of IN, VALUES and the like are not."""
+    most = MOST_SETS if isinstance(node, exp.GroupingSets) else MOST_LISTED
+    for listed in node.args.values():
+        if not isinstance(listed, list) or len(listed) <= most:
+            continue
+        planned = listed
+        if isinstance(node, _OF_CONSTANTS):
+            planned = [one for one in listed if isinstance(one, exp.Expr) and one.find(exp.Column) is not None]
+        if len(planned) > most:
+            raise refusal(node, f"a list of {len(planned)} parts", f"at most {most}, or constants in x IN (1, 2, ..)")
 
 
 def _check_type(node: exp.DataType) -> None:

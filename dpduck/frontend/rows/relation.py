@@ -131,7 +131,8 @@ def meant(name: TableName, facts: PublicFacts) -> str:
     """
     near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
     found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
-    return f"{found} (did you mean that?), or " if found and len(name.parts) == 1 else ""
+    unlike = fold(found) != fold(name.table)  # a table with a policy may have been dropped
+    return f"{found} (did you mean that?), or " if found and unlike and len(name.parts) == 1 else ""
 
 
 def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from sqlglot import exp
 
@@ -19,6 +20,7 @@ from dpduck.frontend.rows.functions import (
 from dpduck.frontend.rows.scope import Scope, resolve
 from dpduck.frontend.select.aggregates import AggregateReader, is_list
 from dpduck.frontend.select.request import Aggregate
+from dpduck.frontend.text.dialect import MAX_DEPTH
 from dpduck.frontend.text.names import (
     GROUPING_ID,
     PRICE_EPSILON,
@@ -123,6 +125,9 @@ class AnswerReader:
         """Returns the released key column, where the whole node is a key of GROUP BY."""
         if not self.keys or isinstance(node, (exp.Literal, exp.Ordered, exp.Order)):
             return None
+        longest = max(map(len, self.keys)) + MAX_DEPTH  # a node is a character at least, but for parentheses around all
+        if any(True for _ in islice(node.walk(), longest, None)):
+            return None
         columns = list(node.find_all(exp.Column))
         if not columns or (node.find(exp.AggFunc, exp.Window, exp.Anonymous) and not isinstance(node, exp.Column)):
             if not columns:
@@ -222,16 +227,18 @@ class AnswerReader:
         check_row_local(node)
 
     def _rebuild(self, node: exp.Expr, use_aliases: bool, skip: str = "") -> exp.Expr:
-        rebuilt = node.copy()
+        rebuilt = type(node)()  # a copy() would copy all that is below at each level
+        rebuilt.meta.update(node.meta)
         for key, value in node.args.items():
-            if key == skip or (isinstance(node, (exp.Cast, exp.TryCast)) and key == "to"):
-                continue
-            if isinstance(value, exp.Expr) and not isinstance(value, (exp.Identifier, exp.Var, exp.DataType)):
-                rebuilt.set(key, self.rewrite(value, use_aliases))
-            elif isinstance(value, list):
+            kept = key == skip or isinstance(value, (exp.Identifier, exp.Var, exp.DataType))
+            if isinstance(value, list) and not kept:
                 rebuilt.set(
                     key, [self.rewrite(item, use_aliases) if isinstance(item, exp.Expr) else item for item in value]
                 )
+            elif isinstance(value, exp.Expr):
+                rebuilt.set(key, value.copy() if kept else self.rewrite(value, use_aliases))
+            else:
+                rebuilt.args[key] = value
         return rebuilt
 
 

@@ -42,7 +42,7 @@ TABLE = (
     PRICE_OPTIONS[5],
     Option("weights", "numbers", "how much each grouping set matters", most=Fraction(10**6), what="a weight",
            accepted=_WEIGHTS.format("weights", "grouping set")),
-    Option("planning_seconds", "number", "time for searches", Fraction(1, 10), Fraction(60),
+    Option("planning_seconds", "number", "seconds that searches may take, 0.1 to 60", Fraction(1, 10), Fraction(60),
            accepted="planning_seconds from 0.1 to 60"),
     Option("target_stderr", "number", "a standard error in place of a price", most=Fraction(10**12)),
     Option("strategy_table", "text", "a declared public table with a matrix of one's own"),

@@ -179,9 +179,7 @@ def _run(
 
 
 def _by_set(found: dict[str, NDArray[np.float64]], keys: int, column: int) -> Weights:
-    """Returns one array per grouping set; which code a label has does not matter, since covariances see only
-    agreement.
-    """
+    """Returns one array per grouping set; which code a label has does not matter: covariances see only agreement."""
     values = np.asarray(found[f"value_{column}"], np.float64)
     if not np.isfinite(values).all():
         raise Refusal("a weight is not a finite number", accepted="finite weights; NULL counts as 0")

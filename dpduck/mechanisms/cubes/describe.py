@@ -96,9 +96,7 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
 
 
 def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
-    """Returns the standard error of an average, a variance or a quantile of so many rows, at most what is possible at
-    all.
-    """
+    """Returns the standard error of an average, a variance or a quantile of so many rows, at most what is possible."""
     measure, operand = measured.measure, one.operand
     if operand is None:
         return 0.0
@@ -278,6 +276,9 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         used = used[:1]
     drawn = list(zip(plans, (one.measure.tables for one in found.measures), strict=True))
     notes = (spelled_out(plan.strategy), plan.note, _note(found, plan) if chosen else "")
+    seconds = sum(one.planning_seconds for one in plans) + sum(
+        estimated_seconds(measured_plan(a)) * n for a, n in drawn
+    )
     return [
         plan.strategy,
         chosen,
@@ -289,7 +290,7 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         sum(_cells(one) for one, _ in used),
         sum(len(measured_plan(one).measurements) * tables for one, tables in drawn),
         "; ".join(note for note in notes if note),
-        sum(one.planning_seconds for one in plans) + sum(estimated_seconds(measured_plan(a)) * n for a, n in drawn),
+        float(f"{seconds:.1g}"),  # an estimate, no clock for whoever asks
         request.rows.unit_text if chosen else None,
         "; ".join(_bounds(found, number) for number in range(len(found.measures))) if chosen else None,
         ";\n".join(job_sql(scan.job) for scan in scans_of(found)) if chosen else None,
@@ -326,9 +327,7 @@ def _hint(found: CubePlan) -> str:
 
 
 def _bounds(found: CubePlan, number: int) -> str:
-    """Returns a measure in words: whose it is, what rows add, between which bounds, the sensitivity and price that
-    follow.
-    """
+    """Returns a measure in words: whose it is, what rows add, its bounds, the sensitivity and price that follow."""
     measured = found.measures[number]
     measure = measured.measure
     pairs = zip(found.request.question.aggregates, found.uses, strict=True)

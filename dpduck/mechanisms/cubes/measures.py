@@ -109,7 +109,7 @@ LARGEST_PART = 1000
 
 @dataclass(frozen=True)
 class Measure:
-    """One or more tables of integers that are measured alike, for one price (see trusted.contribution.Contribution).
+    """One or more tables of integers that are measured alike, for one price (see trusted.private.contributions).
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction) or 'distinct' (values present).

@@ -102,9 +102,7 @@ def planned(request: Request) -> CubePlan:
 
 
 def with_rivals(found: CubePlan) -> CubePlan:
-    """Returns the plan beside all that lose against it: those that are known to lose were not planned for the
-    release.
-    """
+    """Returns the plan beside all that lose against it: those known to lose were not planned for the release."""
     alone = len(set(found.request.question.grouping_sets)) == 1
     return plans_at(found.request, found.noise, amount_of(found.request), rivals=True) if alone else found
 
@@ -222,9 +220,7 @@ def _workload(question: Question) -> MarginalWorkload:
 
 
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
-    """Returns the plan of a measure whose grouping sets are measured one by one: values present, or a tree in every
-    cell.
-    """
+    """Returns the plan of a measure whose grouping sets are measured one by one: values present, or trees in cells."""
     workload = _workload(question)
     if measure.form == "distinct":
         return (plan_distinct(workload, noise, amount, unit_bound),)
@@ -248,9 +244,7 @@ def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Frac
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
-    """Returns the buckets of the tree that answers quantiles, or of which one is chosen; fewer where there are many
-    cells.
-    """
+    """Returns the buckets of the tree that answers quantiles, or of which one is chosen; fewer for many cells."""
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)

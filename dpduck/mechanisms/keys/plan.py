@@ -95,9 +95,7 @@ def plan_keys(
     reused: tuple[int, ...],
     other: bool,
 ) -> KeyPlan:
-    """Returns the plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for new
-    groups.
-    """
+    """Returns the plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for groups."""
     share = amount / queries(aggregates, reused, other)
     if kind is NoiseKind.LAPLACE:
         selection, answers = Noise(kind, bounds.l1 / share), Noise(kind, bounds.rows / share)
@@ -269,9 +267,7 @@ def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Tells how the noise of published groups is distributed before they are selected, and that of the row for the
-    others.
-    """
+    """Tells how noise of published groups is distributed before they are selected, and that of the row of others."""
     other = law_of(plan.answers)
     return tuple((law_of(plan.noise_of(number)), other) for number in range(plan.aggregates))
 

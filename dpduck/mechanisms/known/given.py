@@ -72,9 +72,7 @@ class Given:
         return found if found.price.target is None else _without_target(found, amount)
 
     def least(self, target: float, most: Fraction) -> Fraction | None:
-        """Returns the least price at which the answer has this standard error, by formula; None where it is above
-        `most`.
-        """
+        """Returns the least price at which the answer has this standard error; None if it is above `most`."""
         found = least_amount(self.gap, self.noise, target, float(most) / self._factor)
         return None if found is None else Fraction(found) * self._factor
 

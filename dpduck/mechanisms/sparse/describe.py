@@ -42,9 +42,7 @@ def explained(sparse: SparseRequest) -> str:
 
 
 def _session(sparse: SparseRequest) -> SessionPlan | None:
-    """Returns the session that would answer; of other statements, the best one. None where its own alpha cannot
-    be met.
-    """
+    """Returns the session that would answer, else the best one. None where its own alpha cannot be met."""
     try:
         return session_plan(sparse)
     except Refusal:
@@ -126,9 +124,7 @@ def _direct(charge: Charge, unit_bound: int, declared: Declared) -> Way:
 
 
 def _independent(charge: Charge, unit_bound: int, declared: Declared, parts: int, terms: int) -> tuple[float, float]:
-    """Returns the error and standard error of sums of `terms` noises, each bought with one of `parts` parts of the
-    price.
-    """
+    """Returns error and standard error of sums of `terms` noises, each bought with one of `parts` parts of it all."""
     chances = log(2 * declared.queries / declared.beta)
     if charge.epsilon is None:
         stderr = unit_bound * sqrt(terms * parts / (2 * float(charge.rho)))

@@ -79,9 +79,7 @@ class SparseRequest:
         return canonical_sql([key.sql for key in self.keys], self.keys)
 
     def digest(self) -> str:
-        """Returns equal for statements that ask for the same; a session is its name's own, because questions
-        change it.
-        """
+        """Returns equal values for statements that ask for the same; a session is its name's own."""
         own = self.name.lower() if self.kind == SESSION else ""
         fields = [self.kind, own, self.request.digest(), [[key.sql, key.type_name, key.collation] for key in self.keys]]
         canonical = json.dumps([*fields, str(self.options)], ensure_ascii=True)

@@ -240,9 +240,7 @@ def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
 
 
 def gap_for(total: float, updates: int, sparsity: int) -> float:
-    """Returns a gap with which so many updates always suffice: twice the fixed point's step, as alpha is at least the
-    gap.
-    """
+    """Returns a gap with which so many updates always suffice: twice the fixed point's step, as alpha is no less."""
     first = total * sqrt(0.9 * log(2 * updates * sparsity) / updates)
     return total * sqrt(0.9 * log(2 * slots_for(total, updates, sparsity, first)) / updates)
 

@@ -260,9 +260,7 @@ class SparseQueries:
         return named
 
     def _permitted(self, named: Named, caller: Caller) -> bool:
-        """Tells whether every private table behind a name is this caller's to ask about; none where that cannot be
-        told.
-        """
+        """Tells whether every private table behind a name is this caller's to ask about; none where unknown."""
         if caller.tables is None:
             return True
         try:
@@ -334,9 +332,7 @@ def may_ask(named: Named, caller: Caller) -> bool:
 
 
 def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) -> SparseRequest:
-    """Returns the request with its columns' collations; a projection, asked where the column is unknown, must have
-    none.
-    """
+    """Returns the request with its columns' collations; a projection, asked by unknown columns, must have none."""
     keys = []
     for key in sparse.keys:
         collation = collation_of(cursor, sparse.table, key.name) if key.type_name == "VARCHAR" else ""

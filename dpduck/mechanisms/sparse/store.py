@@ -195,9 +195,7 @@ class SparseStore:
             cursor.execute("COMMIT")
 
     def released(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
-        """Returns the first released values of these keys of a histogram; those that are new are stored with
-        `values`.
-        """
+        """Returns the first released values of these keys of a histogram; new ones are stored with `values`."""
         once = dict(zip(keys, values, strict=True))
         wanted = _key_table(dict.fromkeys(once, 0.0)).set_column(2, "value", pa.array(list(once.values()), pa.int64()))
         with self._open_cursor() as cursor:

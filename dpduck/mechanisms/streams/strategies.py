@@ -258,9 +258,7 @@ def asks_of(stream: StreamRequest, plan: StreamPlan) -> list[StreamAsk]:
 
 
 def plans(stream: StreamRequest) -> list[StreamPlan]:
-    """Returns a plan for each strategy over time, of trees the best one, the chosen first: by its error over all
-    periods.
-    """
+    """Returns a plan for each strategy over time, of trees the best one, the chosen first: by error over all."""
     ranked = []
     for name in STRATEGIES:
         axes = [time_axis(name, stream.periods, branching) for branching in (BRANCHINGS if name == TREE else (2,))]

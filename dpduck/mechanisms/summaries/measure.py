@@ -255,9 +255,7 @@ def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
 
 
 def label_numbers(request: Request) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Returns a number below P for each label, as the macro dp_label_number has it: 0 for NULL, else from MD5 of its
-    text.
-    """
+    """Returns a number below P for each label, as the macro dp_label_number: 0 for NULL, else from MD5 of its text."""
     numbers = []
     with sandbox() as connection:
         for key in request.question.keys:

@@ -147,9 +147,7 @@ def designed_sketch(summary: Summary, cells: int, once: Noise) -> SketchDesign:
 
 
 def designed(summary: Summary, cells: int, scale: Fraction, *, checked: bool = False) -> SummaryDesign:
-    """Returns the design of one method. checked: nodes without parents are dropped, so that the whole filter is
-    drawn.
-    """
+    """Returns the design of one method. checked: nodes without parents are dropped, so the whole filter is drawn."""
     makers: dict[str, Callable[[Summary, int, Fraction], SummaryDesign]] = {
         "geometric": _geometric,
         "filter": _filter,
@@ -219,9 +217,7 @@ def _theta(summary: Summary, cells: int, scale: Fraction) -> int:
 
 
 def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
-    """Returns the least theta >= 1 at which on average at most `rows` empty cells pass: sides a^theta / (1 + a) m <=
-    rows.
-    """
+    """Returns the least theta >= 1 at which on average at most `rows` empty cells pass: a^theta / (1 + a) m <= rows."""
     start = float(scale) * log(sides * cells / rows / (1.0 + exp(-1.0 / float(scale))))
     theta = max(1, ceil(start) - 2)
     while cells * SummaryLaw(scale, theta, sides=sides).upgraded() > rows:
@@ -230,9 +226,7 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
 
 
 def _threshold_for(cells: int, scale: Fraction, theta: int, rows: float, total: float) -> Fraction:
-    """Returns the threshold with `rows` expected, by bisection on its logarithm; theta where all that pass are
-    fewer.
-    """
+    """Returns the threshold with `rows` expected, by bisection on its logarithm; theta where all that pass are few."""
 
     def expected(tau: Fraction) -> float:
         return cells * SummaryLaw(scale, theta, tau).upgraded() + total / max(float(tau), theta)

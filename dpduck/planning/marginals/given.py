@@ -123,9 +123,7 @@ def shares_of(precisions: FloatArray, noise: NoiseKind) -> FloatArray:
 
 
 def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> float | None:
-    """Returns the least price at which every asked row has at most this standard error; None where `most` is too
-    little.
-    """
+    """Returns the least price at which the answer has this standard error; None if it is above `most`."""
 
     def reached(amount: float) -> bool:
         return bool(gap.variances(best_precisions(gap, noise, amount)).max() <= target**2)

@@ -257,7 +257,7 @@ class Statements:
     def _schema(self, sql: str) -> pa.Schema:
         with self._service.public.cursor() as cursor:
             try:
-                return as_texts(cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table().schema)
+                return as_texts(cursor.sql(sql).limit(0).to_arrow_table().schema)
             except duckdb.Error as error:
                 said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None

@@ -139,7 +139,7 @@ class Desk:
         sql = self._service.gate.admit(self.principal, text, self._gone, terms)
         with self._service.public.cursor() as cursor:
             try:
-                bound = cursor.sql(f"SELECT * FROM ({sql}) LIMIT 0")
+                bound = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT 0")
             except duckdb.Error as error:
                 said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None

@@ -310,9 +310,7 @@ class LedgerState:
         self.last_id, self.charged_last = row.id, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of all charges of a unit, or of one principal's; by periods the most of any one period of a
-        run.
-        """
+        """Returns the sum of all charges of a unit, or of one principal's; by periods the most of any one."""
         sums = self.periods.get((unit_key, principal))
         if sums is not None:
             return sums.most(within)

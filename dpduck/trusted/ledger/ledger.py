@@ -1,8 +1,8 @@
 """The ledger: every charge against a privacy unit, durable before the first private count.
 
 The chain of entries in the store is the only truth: budgets and sums are rebuilt from it when it is opened, and every
-row is verified (hash_chain). Nothing is ever taken back: a policy that is dropped and made again, or a wider budget,
-leaves the sum of its unit as it was. What restores and copies are noticed is said in outside_counters and witness.
+row is verified (entries.py). Nothing is ever taken back: a policy that is dropped and made again, or a wider budget,
+leaves the sum of its unit as it was. What restores and copies are noticed is said in copies.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Ledger:
     ) -> Ledger:
         """Open the ledger of an attached store, or begin one; verify all of it, or raise StoreError.
 
-        secrets_path: None for a store in memory. witness_directory: None to do without (see witness.state_directory).
+        secrets_path: None for a store in memory. witness_directory: None to do without (see copies.state_directory).
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
         chain.begin()
@@ -140,9 +140,7 @@ class Ledger:
             return [] if sums is None else sums.by_run()
 
     def spent_of_person(self, unit_key: str, principal: str | None = None) -> Charge:
-        """Returns what LIFETIME bounds: the cost of all charges of a unit by periods to a person with rows in each
-        period.
-        """
+        """Returns what LIFETIME bounds: the cost of all charges of a unit by periods to a person present in each."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of_person(unit_key, principal)

@@ -41,9 +41,7 @@ def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -
 
 
 def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """Returns the first candidate in a uniform order whose coin, of probability exp(-rate * (best - score)), shows
-    heads.
-    """
+    """Returns the first candidate in uniform order whose coin, of chance exp(-rate (best - score)), shows heads."""
     gaps = _gaps(scores)
     order = uniform_order(len(gaps), entropy)
     return int(order[np.argmax(flips(gaps[order], rate, entropy))])  # the best candidate's coin always shows heads
@@ -68,9 +66,7 @@ def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bo
 
 
 def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent uniform integers from 0 to bound - 1, shape (count,): words beyond a multiple of it are
-    redrawn.
-    """
+    """Returns independent uniform integers from 0 to bound - 1, shape (count,): words beyond a multiple are redrawn."""
     largest = np.uint64((1 << 64) // bound * bound - 1)
     words = words64(entropy, count).copy()
     again = np.flatnonzero(words > largest)

@@ -289,9 +289,7 @@ def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval
 
 @lru_cache(maxsize=128)
 def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
-    """Returns the table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, kept for the next
-    release.
-    """
+    """Returns the table of a law, a pure function of rationals: about two milliseconds, 0.2 MB, kept for later."""
     thresholds = np.array(_floors(law, shift), dtype=np.uint64)
     codes = np.array([code_of(part, shift) for part in range(len(thresholds))], dtype=np.int64)
     # The 16-bit cell c holds the draws [c, c + 1) * 2**48. All of them are in part i = #{T : T < c * 2**48} unless a

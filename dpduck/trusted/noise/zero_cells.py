@@ -79,9 +79,7 @@ def _digits(radix: MixedRadix, number: int) -> list[int]:
 
 
 def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; more than half of all words are
-    kept.
-    """
+    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; most words are kept."""
     bits = max((limit - 1).bit_length(), 1)
     found = _uniform_bits(bits, count, entropy)
     outside = np.flatnonzero(found >= limit)

@@ -168,9 +168,7 @@ def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
 def measure_projection(
     counts: KeyCounts, coefficients: Words, rows: int, noise: Noise, entropy: Entropy
 ) -> NDArray[np.int64]:
-    """Returns a x + noise in integers, shape (rows,); keys are elements of the field by the higher half of their
-    digests.
-    """
+    """Returns a x + noise in integers, shape (rows,); keys are field elements by the higher half of their digests."""
     if len(coefficients) != words_for(rows):
         raise InternalError("the projection and its coefficients disagree")
     noisy = draw(noise, rows, entropy)

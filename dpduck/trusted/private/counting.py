@@ -1,7 +1,7 @@
 """One scan over private rows: from a counting job to exact counts, in two stages.
 
 Rows to integers: stored columns become codes, flags and steps in the database's process; what an analyst wrote about
-a row is computed by a worker process (row_program). Integers to counts: counting_stage.
+a row is computed by a worker process (rows/program.py). Integers to counts: counting_stage.
 """
 
 from __future__ import annotations

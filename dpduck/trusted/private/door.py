@@ -92,9 +92,7 @@ class Door(Hidden):
             self._counted(ask.scan)
 
     def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
-        """Returns the noisy answer of an ask. chosen: what is chosen only now and costs nothing, see
-        answers.Exact.answer.
-        """
+        """Returns the noisy answer of an ask. chosen: what is chosen only now, free (answers.Exact.answer)."""
         self._use(ask)
         return cast(Answer, self._counted(ask.scan).answer(ask, chosen))
 

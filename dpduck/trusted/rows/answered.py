@@ -90,9 +90,7 @@ def _some(part: pa.Table) -> pa.ChunkedArray:
 
 
 def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
-    """Yields tables of the other columns and the worker's, at least one; the worker computes while the database reads
-    on.
-    """
+    """Yields tables of the other columns and the worker's, at least one; both sides compute at the same time."""
     read = reader.text_batches if asking.texts else reader.batches
     batches = read(cursor, asking.sql, asking.parameters, asking.rows)
     empty = next(batches)

@@ -39,7 +39,8 @@ class KeyReading:
 
     as_it_is: whether packed_sql is a code of the domain, or NULL, and needs no filter, no arithmetic and no wider type.
     group_sql: an integer; of a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
-    codes: the domain code of each value, -1 outside the domain; null_code: that of a NULL of group_sql.
+    codes: the domain code of each value, -1 outside the domain; null_code: that of a NULL of group_sql,
+    which is not always the column's NULL: with OTHER it stands for what is not listed.
     guard: a condition that keeps exactly the rows inside the domain, "" where the filters do. packed_sql: as group_sql;
     of every row, filtered or not, neither it nor its distance from first exceeds reach: arithmetic cannot overflow.
     """

@@ -118,7 +118,7 @@ def _floating_bins(value: str, domain: RangeDomain) -> str | None:
 
 
 def _is_exact_in_double(type_name: str) -> bool:
-    """Returns types whose values become different doubles in the same order: decimals of at most 15 digits do."""
+    """Tells whether values of a type become different doubles in the same order: decimals of at most 15 digits do."""
     if type_name in FLOATING_TYPES:
         return True
     return type_name.startswith("DECIMAL(") and int(type_name[8:].split(",", maxsplit=1)[0]) <= 15
@@ -203,7 +203,7 @@ def texts_sql(name: str, type_name: str) -> str:
 
 
 def texts_parameter(texts: Iterable[str]) -> str:
-    """Returns what texts_sql reads."""
+    """Returns the texts as one prepared parameter, which texts_sql takes apart."""
     return json.dumps(list(texts), ensure_ascii=False)
 
 

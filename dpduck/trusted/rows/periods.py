@@ -37,9 +37,7 @@ def inside_sql(column: PeriodColumn) -> list[str]:
 
 
 def unit_sql(unit: str, column: PeriodColumn) -> str:
-    """Returns one value for a unit's value and the period of its row; NULL for a row that is in no period, or of no
-    unit.
-    """
+    """Returns one value for a unit's value and the period of its row; NULL for a row of no period, or of no unit."""
     there = " AND ".join([*_between(column, every(column.periods.word)), f"{unit} IS NOT NULL"])
     return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number_sql(column)}) END"
 

@@ -246,9 +246,7 @@ def _times(left: _Number, right: _Number) -> _Number:
 def _bounds(
     conditions: Sequence[Sequence[tuple[str, str]]], values: Sequence[_Number]
 ) -> tuple[_Number, _Number] | None:
-    """Returns the literals of CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END: a column cut to its
-    bounds.
-    """
+    """Returns the literals of CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END: a column's clamp."""
     if len(conditions) != 2 or len(values) != 3:
         return None
     low, high, column = values

@@ -195,9 +195,7 @@ def _alone(source: Source | None, elsewhere: Elsewhere) -> bool:
 
 
 def _firsts(source: Source, private: set[str]) -> set[str]:
-    """Returns the private tables whose rows are the source's, one by one; none where rows come of several of their
-    rows.
-    """
+    """Returns the private tables whose rows are the source's, one by one; none where rows come of several rows."""
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.sql in private:

@@ -255,9 +255,7 @@ def _read(name: str, place: int, told: _Told) -> str:
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
-    """Yields columns cut to their CLAMP, as whole numbers (whole_numbers.py): no value of the columns' types
-    can raise.
-    """
+    """Yields columns cut to their CLAMP, as whole numbers (whole_numbers.py): no value of their types can raise."""
     for number, cut in enumerate(layout.cuts):
         name = f'"t".{quoted(cut.name)}'
         units = cut_units(name, cut)
