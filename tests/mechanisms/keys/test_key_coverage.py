@@ -38,7 +38,7 @@ def calls() -> Iterator[Clinic]:
         clinic.rows(ROWS)
         clinic.dp(
             "CREATE PRIVACY POLICY ON calls (PRIVACY UNIT who MAX ROWS 2, "
-            "BUDGET (epsilon = 1000, delta = 1e-4, delta_keys = 5e-5))"
+            "BUDGET (epsilon = 10000, delta = 1e-4, delta_keys = 5e-5))"
         )
         yield clinic
 
