@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 20
 CEILINGS = {
     "modules": 259,
-    "lines": 64_190,
+    "lines": 64_185,
     "files of the largest folder": LARGEST_FOLDER,
     "functions of a plain count": 609,
     "modules of a plain count": 93,

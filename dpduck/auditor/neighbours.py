@@ -158,7 +158,7 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
 def _parts(found: Neighbours, policy: Policy) -> dict[str, str]:
     """Returns SQL of what the table's own columns hold of the added unit, by name; none where it refers to another.
 
-    Values lie in domains, and none is NULL, or no answer would tell of it; nobody else has all of them.
+    Values lie in domains, and none is NULL: an answer without that row would show nothing; nobody else has all of them.
     """
     made, table = dict[str, str](), within(policy)
     whose = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()

@@ -258,7 +258,7 @@ class TwinFiles:
 
 
 def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
-    """Begins transactions of tables, which hold them whatever is prepared or copied meanwhile."""
+    """Begins a transaction in each table's file, so that its rows stay the same whatever is prepared meanwhile."""
     try:
         reader.columns(cursor, " UNION ALL ".join(f"(SELECT 1 FROM {name} LIMIT 0)" for name in names), {})
     except InternalError:
@@ -295,7 +295,7 @@ def _refused(known: Prepared, why: str) -> StoreError:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table that is prepared. layout: a digest of all that its twin depends on. moment: of the rows, one for several.
+    """A table that is prepared. layout: a digest of all that its twin depends on. moment: when the rows were read.
 
     revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
     columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.

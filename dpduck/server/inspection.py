@@ -87,9 +87,7 @@ def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
 
 
 def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> bool:
-    """Tells whether what will run is what was inspected, whoever wrote it: the same tables, all of them named
-    in full.
-    """
+    """Tells whether what will run is what was inspected, whoever wrote it: the same tables, all named in full."""
     again = _Walk(syntax, longest, rewritten=True)
     again.query(syntax.tree(sql, longest=4 * longest), frozenset())
     same = again.views == walk.views and sorted(again.rewritten_tables) == sorted(walk.rewritten_tables)

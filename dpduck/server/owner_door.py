@@ -139,9 +139,7 @@ class Owner:
         return int(self._asked("verify")[0]["value"])
 
     def store(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection with a copy of the private views, and of what is known about them, attached as
-        `store`.
-        """
+        """Returns a connection with a copy of the private views, and of what is known about them, as `store`."""
         connection = duckdb.connect(":memory:")
         connection.execute("ATTACH ':memory:' AS store")
         connection.execute("CREATE SCHEMA store.dpduck")

@@ -72,8 +72,8 @@ def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tup
 
 
 def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, kept: re.Pattern[str]) -> str:
-    """Returns the same SELECT for whoever shows values: of every column whose type is not among those kept the first
-    letters, as text. names: of its columns; types: of as many as are wanted.
+    """Returns the SELECT for display: columns whose type matches `kept` as they are, of others the first letters, as
+    text. names: of its columns; types: of as many as are wanted.
     """
     parts = []
     for place, (name, kind) in enumerate(zip(distinct(list(names))[: len(types)], types, strict=True)):
@@ -84,7 +84,7 @@ def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int
 
 
 def distinct(names: list[str]) -> list[str]:
-    """Names that a table can have: a name that comes again gets a number.
+    """Makes names distinct, as columns of a table are: a name that comes again gets a number.
 
     >>> distinct(["n", "N", "m"])
     ['n', 'N_1', 'm']

@@ -97,7 +97,7 @@ class Runners:
     def _tried(
         self, principal: str, sql: str, sources: Sequence[TableRead], most: Message, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
-        """Tells whether the runner had run anything before; its answer."""
+        """Returns whether the runner was used before, and its answer."""
         start = time.monotonic()
         try:
             runner = self._taken(principal)
@@ -273,7 +273,7 @@ class _Runner:
     ) -> tuple[Message, pa.Table | None]:
         """Returns the answer to a message; TimeoutError where it does not come, OSError where nobody is there any more.
 
-        prompt: seconds after which the work stands back. given_up: looked at now and then.
+        prompt: seconds after which the work stands back. given_up: asked from time to time whether the caller has gone.
         """
         self._send(message)
         start = time.monotonic()

@@ -139,7 +139,7 @@ class Policy:
         return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)
 
     def clamp(self, column: str) -> Clamp | None:
-        """Returns the clamp of a column, by the same names."""
+        """Returns the clamp of a column, named as in `domain`."""
         return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)
 
 

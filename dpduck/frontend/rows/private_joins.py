@@ -28,13 +28,15 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
     kind = _kind(join)
     _require_one_unit(left, right, join, facts)
     conditions = _conditions(join, left, right)
-    proven = any(_proves_one_unit(condition, left, right) for condition in conditions)
+    linked = [types for condition in conditions if (types := _linked_types(condition, left, right))]
+    proven = any(comparable(*types) for types in linked)
     if not proven and not any(set(map(_pair, said)) <= set(_said(conditions)) for said in _together(left, right)):
-        raise refusal(
-            join.args.get("on") or join,
-            "joins between tables containing private data must join on the privacy unit column in each table",
-            _links_of(left, right) + ", joined by AND with other conditions",
-        )
+        what = "joins between tables containing private data must join on the privacy unit column in each table"
+        accepted = _links_of(left, right) + ", joined by AND with other conditions"
+        if linked:
+            what = f"units of the types {' and '.join(linked[0])} are not compared"
+            accepted = "one type in both tables, not FLOAT or DOUBLE"
+        raise refusal(join.args.get("on") or join, what, accepted)
     kept, moved, on = _placed_filters(kind, left, right, join)
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
     units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
@@ -90,23 +92,22 @@ def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.
     return tuple(found)
 
 
-def _proves_one_unit(condition: exp.Expr, left: RowSource, right: RowSource) -> bool:
-    """Tells whether equal values of columns of one link, one on each side."""
+def _linked_types(condition: exp.Expr, left: RowSource, right: RowSource) -> list[str]:
+    """Returns the types of columns of one link, one on each side, of which a condition says that they are equal."""
     condition = condition.unnest()
     if not isinstance(condition, exp.EQ):
-        return False
+        return []
     sides = (condition.left.unnest(), condition.right.unnest())
     for one, other in (sides, sides[::-1]):
         if not isinstance(one, exp.Column) or not isinstance(other, exp.Column):
-            return False
+            return []
         relation, partner = left.relation(one.table), right.relation(other.table)
         if relation is None or partner is None:
             continue
         link = relation.link(one.name)
-        types = [relation.type_of(one.name), partner.type_of(other.name)]
-        if link is not None and link == partner.link(other.name) and comparable(*types):
-            return True
-    return False
+        if link is not None and link == partner.link(other.name):
+            return [relation.type_of(one.name), partner.type_of(other.name)]
+    return []
 
 
 _Column = tuple[PrivateRelation, str]

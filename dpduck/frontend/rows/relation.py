@@ -126,9 +126,7 @@ def table_name(node: exp.Table) -> TableName:
 
 
 def meant(name: TableName, facts: PublicFacts) -> str:
-    """Returns the table that may have been meant by a name without a schema, among those that whoever asks may
-    know of.
-    """
+    """Returns the table that may have been meant by a name without a schema, of those that whoever asks may know."""
     near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
     found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
     unlike = fold(found) != fold(name.table)  # a table with a policy may have been dropped

@@ -66,7 +66,7 @@ def _read_select(select: exp.Select, reading: Reading) -> RowSource:
 
 
 def _common(node: exp.Expr, common: CommonTables) -> str | None:
-    """Returns the folded name of the CTE that a table reference stands for, None where it is no CTE."""
+    """Returns the name, in lower case, of the CTE that a table in FROM stands for; None where it is no CTE."""
     if not isinstance(node, exp.Table) or len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return None
     name = fold(node.name)
@@ -169,7 +169,7 @@ def _project(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...
 
 
 def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: bool, reading: Reading) -> RowSource:
-    """turned: FROM public JOIN private, so that what is left and right in the statement is the other way round."""
+    """Joins a public table. turned: the statement names it first, so that left and right change places."""
     table = read_public_table(other, reading.common, reading.facts)
     if any(reading.facts.has_collations(name) for name in (*source.tables, table.table)):
         raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
