@@ -134,7 +134,7 @@ _WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
 
 
-MOST_LISTED, MOST_SETS = 1_000, 5_000
+MOST_LISTED, MOST_SETS = 1_000, 20_000
 _OF_CONSTANTS = (exp.In, exp.Values, exp.Tuple, exp.Array)
 
 
