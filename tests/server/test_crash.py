@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -179,7 +180,13 @@ def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
         vault.wait()
         first = vault._process
         os.kill(first.pid, signal.SIGSTOP)
-        refused = vault.ask("bob", "explain", "x" * 10_000_000, 60.0).refused
+        with ThreadPoolExecutor(1) as asking:
+            asked = asking.submit(vault.ask, "bob", "explain", "x" * 10_000_000, 60.0)
+            try:
+                refused = asked.result(50).refused
+            finally:
+                if not asked.done():
+                    first.kill()  # who waits for ever is let go
         assert refused is not None
         assert "characters" in refused
         assert vault._process is not first
