@@ -1,6 +1,6 @@
 """Prints how large the house is, and how much of it one plain count runs through: `python -m benchmarks.house`.
 
-tests/test_house.py holds the figures below ceilings.
+tests/test_house.py holds the figures of paths below ceilings.
 """
 
 from __future__ import annotations
