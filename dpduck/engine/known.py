@@ -83,6 +83,16 @@ def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseSto
     )
 
 
+def require_rows_of_view(view: StoredRelease, answers: Sequence[Answer]) -> None:
+    """Refuses what is about other rows than a view: newer rows under its name are an answer to the same question."""
+    other = _other_rows(answers)
+    if other:
+        raise Refusal(
+            f"what is known is about other rows than {view.name!r}: {'; '.join(other)}",
+            accepted="CREATE OR REPLACE PRIVATE VIEW .. OPTIONS (.., refresh = '..') AS SELECT .., which is charged for",
+        )
+
+
 def refreshed(
     view: StoredRelease, question: KnownQuestion, answers: Sequence[Answer], store: ReleaseStore
 ) -> StoredRelease:
@@ -143,13 +153,19 @@ def _said(answers: Sequence[Answer]) -> str:
     alone = next((one.alone for one in answers if one.alone), "")
     if alone:
         told.append(f"of {alone[:19]}, about the rows of then")
+    told += _other_rows(answers)
+    return "; ".join(told)
+
+
+def _other_rows(answers: Sequence[Answer]) -> list[str]:
+    """Says which rows of the question are not in the answers, and how MAX ROWS was applied to other rows."""
+    told = []
     left = sorted(set().union(*(one.left_out for one in answers)))
     if left:
         columns = [column.split(".")[-1].strip('"') for column in left]
         shown = " or ".join(columns[:8]) + (f" or one of {len(columns) - 8} more" if len(columns) > 8 else "")
         told.append(f"without rows whose {shown} is outside of its domain")
-    told += dict.fromkeys(one.bounded for one in answers if one.bounded)
-    return "; ".join(told)
+    return [*told, *dict.fromkeys(one.bounded for one in answers if one.bounded)]
 
 
 def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> Refusal:

@@ -16,7 +16,7 @@ from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.views import PrivateViews
-from dpduck.engine.known import known_table, refreshed, resting_on
+from dpduck.engine.known import known_table, refreshed, require_rows_of_view, resting_on
 from dpduck.engine.known_rows import known_margins
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
 from dpduck.frontend.rows.facts import Rows
@@ -102,6 +102,7 @@ class KnownStatements:
             sql, answers = known_table(
                 question, self._measured, caller, self._copies, self._known, box, ask.text, moment
             )
+        require_rows_of_view(view, answers)
         return self._views.renew(refreshed(view, question, answers, self._releases), caller, sql)
 
     def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:

@@ -99,12 +99,13 @@ def _best(
     moment: str,
     about: str,
 ) -> Answer | None:
-    """Returns the answer of least error among those from tables that may be combined; of equal ones, that of most rows.
+    """Returns the answer from tables that may be combined: first the right rows, then the least error.
 
-    Those about the rows of now come first, then those that MAX ROWS was applied to as the question has it: where a unit
-    has more rows, the others are another quantity, whatever their error.
+    Those about the rows of now come first, then those that MAX ROWS was applied to as the question has it, then those
+    about all rows of the question, then those that leave out rows of the fewest columns. All others are other
+    quantities, whatever their error. Among tables about the same rows the least error answers.
     """
-    best: tuple[tuple[bool, bool, float, int], Answer] | None = None
+    best: tuple[tuple[bool, bool, int, float], Answer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:
         how = match(question, same, need.conditions)
         others = [replace(same, quantity=quantity) for quantity in need.quantities]
@@ -117,7 +118,7 @@ def _best(
         parts = [one for one in sums if one is not None]
         total = sum(float(one.variances.sum()) for one in parts)
         error = float(f"{total:.9e}")  # nine digits: below them errors are equal
-        rank = (same.moment != moment, how.bounded != "", error, len(how.left_out))
+        rank = (same.moment != moment, how.bounded != "", len(how.left_out), error)
         if best is None or rank < best[0]:
             best = rank, _answered(question, aggregate, parts, how, same.moment == moment)
     return None if best is None else best[1]

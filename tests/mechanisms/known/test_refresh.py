@@ -55,3 +55,36 @@ def test_what_is_not_refreshed(clinic: Clinic) -> None:
     assert "there is no private view 'other'" in clinic.refused("REFRESH PRIVATE VIEW other")
     assert "not expected" in clinic.refused("REFRESH PRIVATE VIEW middle AS SELECT 1")
     assert clinic.rows("FROM private.middle") == before
+
+
+def test_other_rows_do_not_take_a_view_s_name(clinic: Clinic) -> None:
+    """A view stays what it is where all that is known of now leaves out some of its rows, or cut others to MAX ROWS.
+
+    The estimate of all rows is 100 standard deviations from the wrong ones.
+    """
+    clinic.con.execute("CREATE TABLE p AS SELECT range // 3 AS unit, ['F', 'M', 'x'][1 + range % 3] AS s, "
+                       "range % 3 AS a FROM range(9000)")  # fmt: skip
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON p (PRIVACY UNIT unit MAX ROWS 3, BUDGET (epsilon = 1000), DOMAIN s IN ('F', 'M'), "
+        "DOMAIN a RANGE 0 TO 3 STEP 1 WITH NULL WITH EDGES)"
+    )
+    clinic.dp("ALTER PRIVACY POLICY ON p PREPARE")
+    clinic.dp("CREATE PRIVATE VIEW total OPTIONS (epsilon = 20) AS SELECT count(*) AS n FROM p")
+    clinic.dp("CREATE PRIVATE VIEW first OPTIONS (epsilon = 20) AS SELECT count(*) AS n FROM p WHERE a < 1")
+    release(clinic, "s, count(*) AS n FROM p GROUP BY s", "epsilon = 90")
+    clinic.dp("REFRESH PRIVATE VIEW total")
+    assert clinic.value("SELECT n FROM private.total") == pytest.approx(9000, abs=30), "not 6,000"
+    clinic.dp("ALTER PRIVACY POLICY ON p UNPREPARE")
+    clinic.dp("ALTER PRIVACY POLICY ON p PREPARE")
+    release(clinic, "s, a, count(*) AS n FROM p GROUP BY CUBE (s, a)", "epsilon = 90")
+    comments = "SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('total', 'first') ORDER BY ALL"
+    asked = [comments, "FROM private.total", "FROM private.first"]
+    before = [clinic.rows(one) for one in asked]
+    left_out = "without rows whose s is outside of its domain"
+    for name, why in (("total", left_out), ("first", f"{left_out}; MAX ROWS was applied before WHERE")):
+        line = clinic.refused(f"REFRESH PRIVATE VIEW {name}")
+        assert f"what is known is about other rows than {name!r}: {why}; accepted: CREATE OR REPLACE" in line
+    assert [clinic.rows(one) for one in asked] == before
+    release(clinic, "a, count(*) AS n FROM p GROUP BY a", "epsilon = 6")
+    clinic.dp("REFRESH PRIVATE VIEW total")
+    assert clinic.value("SELECT n_stderr FROM private.total") > 1, "by the groups of a, which leave out no row"

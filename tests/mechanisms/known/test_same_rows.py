@@ -99,6 +99,42 @@ def test_what_domains_leave_out_is_not_added_up(clinic: Clinic) -> None:
     )
 
 
+def people(clinic: Clinic) -> None:
+    """9,000 prepared rows, of which a third is outside of s's domain, and a quarter outside of a's."""
+    clinic.con.execute("CREATE TABLE p AS SELECT ['F', 'M', 'x'][1 + range % 3] AS s, range % 4 AS a FROM range(9000)")
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON p (PRIVACY UNIT ROW, BUDGET (epsilon = 1000), DOMAIN s IN ('F', 'M'), "
+        "DOMAIN a IN (0, 1, 2))"
+    )
+    clinic.dp("ALTER PRIVACY POLICY ON p PREPARE")
+
+
+TOTAL, BY_A = "SELECT count(*) AS n FROM p", "SELECT a, count(*) AS n FROM p GROUP BY a"
+
+
+def test_the_right_rows_go_before_the_least_noise(clinic: Clinic) -> None:
+    """Releases of less error that leave out rows of the question answer only where no other release does.
+
+    The estimate is 600 standard deviations from the wrong rows. Of answers that leave rows out, the one that lacks rows
+    of fewer columns goes first.
+    """
+    people(clinic)
+    release(clinic, "s, a, count(*) AS n FROM p GROUP BY CUBE (s, a)", "epsilon = 100")
+    assert resting_on(clinic, TOTAL) == "release_2; without rows whose a or s is outside of its domain"
+    release(clinic, "s, count(*) AS n FROM p GROUP BY s", "epsilon = 10")
+    assert resting_on(clinic, TOTAL) == "release_3; without rows whose s is outside of its domain"
+    release(clinic, "count(*) AS n FROM p", "epsilon = 0.5")
+    release(clinic, "a, count(*) AS n FROM p GROUP BY a", "epsilon = 0.5")
+    for question, source, rows in ((TOTAL, "release_4", 9000), (BY_A, "release_5", 6750)):
+        assert resting_on(clinic, question) == source
+        assert clinic.value(f"SELECT sum(n) FROM dp_known('{question}')") == pytest.approx(rows, abs=300)
+        assert stderr(clinic, question) == pytest.approx(8**0.5, rel=0.05)
+    reused = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 3, reuse = TRUE) count(*) AS n FROM p"
+    assert "is known already" in clinic.refused(reused), "and it is found before anything is paid for"
+    release(clinic, "count(*) AS n FROM p", "epsilon = 1")
+    assert resting_on(clinic, TOTAL) == "release_4, release_6"
+
+
 def test_a_condition_before_max_rows_is_another_set_of_rows(clinic: Clinic) -> None:
     """WHERE comes before MAX ROWS, FILTER after it: the two are not combined; what SQL means answers first."""
     make_visits(clinic, "patient MAX ROWS 1")
