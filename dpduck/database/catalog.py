@@ -11,10 +11,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from dpduck.database.attached import LISTING_VIEWS, Databases, Looked, Still, kept, require_stored
+from dpduck.database.attached import Databases, Looked, Still, kept
 from dpduck.database.cursors import Caller
 from dpduck.database.policies import PolicyStore, with_budget
 from dpduck.database.sandbox import Sandbox
+from dpduck.database.stored import require_stored
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
@@ -253,8 +254,8 @@ class Catalog:
 
     @_remembered
     def require_stored(self, table: TableName) -> None:
-        """Refuses a table of another database that is none there, but a view or the like."""
-        if self._databases.kinds.get(fold(table.parts[0])) not in LISTING_VIEWS:
+        """Refuses a table of another database that is none there, or whose rows could make reading fail."""
+        if self._databases.kinds.get(fold(table.parts[0])) != "duckdb":
             require_stored(self._cursor, table)
 
     @_remembered
