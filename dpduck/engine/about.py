@@ -249,10 +249,10 @@ class AboutTables:
             return twin_sql(policy, catalog.columns(table), catalog.unique_keys(table), rows)
 
     def certificate(self, name: str, caller: Caller) -> str:
-        """Returns SQL with the certificate of a private view, for whoever may read it; of any release for the owner."""
-        releases = [one for one, _ in self.releases.all()]
+        """Returns SQL with the certificate of a release that the caller sees in dp_releases, as far as it shows it."""
+        releases, reader = [one for one, _ in self.releases.all()], None if caller.owner else caller.name
         with self.open_cursor() as cursor:
-            return certificate_sql(cursor, STORE_NAME, releases, name, owner=caller.owner)
+            return certificate_sql(cursor, STORE_NAME, releases, name, reader)
 
     def columns(self, text: str | None, caller: Caller) -> str:
         """Returns SQL with the columns of a table or private view that may be asked about; of all if none is named."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 
@@ -110,17 +110,35 @@ def _certificates(
 
 
 def certificate_sql(
-    connection: duckdb.DuckDBPyConnection, store: str, releases: Sequence[StoredRelease], name: str, *, owner: bool
+    connection: duckdb.DuckDBPyConnection, store: str, releases: Sequence[StoredRelease], name: str, reader: str | None
 ) -> str:
-    """Returns SQL with the fields of one release's certificate: of a private view, or for its owner of any release."""
-    known = [one for one in releases if fold(one.name) == fold(name) and (owner or one.kind == "view")]
+    """Returns SQL with the fields of one release's certificate, of those that a reader sees; None for the owner.
+
+    As dp_releases does, it keeps another's statements, answers and numbers in the ledger from readers. Of their own
+    release they see the statement that they wrote, and its link where they paid.
+    """
+    visible = [one for one in releases if reader in (None, one.principal) or one.kind == "view"]
+    known = [one for one in visible if fold(one.name) == fold(name)]
     if not known:
         raise Refusal(f"there is no private view {name[:80]!r}", accepted="a name of dp_releases()")
-    _, released = certified(connection, store, known[0].ledger_id)
-    (found,) = (one for one in released if one["entry"] == known[0].ledger_id)
+    release = known[0]
+    _, released = certified(connection, store, release.ledger_id)
+    (found,) = (one for one in released if one["entry"] == release.ledger_id)
     fields = {"model": MODEL, "neighbours": NEIGHBOURS, **found}
-    shown = {name: value if isinstance(value, str | None) else json.dumps(value) for name, value in fields.items()}
-    return rows_sql(COLUMNS, [[name, value] for name, value in shown.items()])
+    if reader is not None:
+        own = reader == release.principal
+        fields["entry"] = release.ledger_id if own else None
+        fields["statement"] = release.statement if own else None
+        fields["names"] = [one.name for one in visible if one.name in cast(list[str], found["names"])]
+        fields["link"] = found["link"] if own and _payer(connection, store, release.ledger_id) == reader else None
+    shown = {field: value if isinstance(value, str | None) else json.dumps(value) for field, value in fields.items()}
+    return rows_sql(COLUMNS, [[field, value] for field, value in shown.items()])
+
+
+def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) -> object:
+    """Returns who paid with an entry of the ledger."""
+    asked = f"SELECT principal FROM {quote_identifier(store)}.dpduck.ledger_entries WHERE id = $1"
+    return connection.execute(asked, [ledger_id]).fetchall()[0][0]
 
 
 @lru_cache(maxsize=4096)

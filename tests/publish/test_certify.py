@@ -387,3 +387,40 @@ def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundl
         assert json.loads(found[name]) == kept[name], name
     assert found["neighbours"] == bundle["neighbours"] and found["model"] == bundle["model"]
     assert json.loads(answer["entry"]) == 2 and "owner" not in found
+
+
+def test_a_reader_sees_of_a_certificate_what_dp_releases_shows() -> None:
+    """Statements, answers and numbers in the ledger stay with whoever asked, also where readers share what was paid."""
+    with dpduck.connect() as con:
+        con.execute("CREATE TABLE visits AS SELECT range // 4 AS person, range % 2 AS sex FROM range(40)")
+        engine, anna = loaded(con), Caller("anna", owner=False, share=Fraction(1, 2))
+        count = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM visits {}GROUP BY sex"
+        view = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 1) AS SELECT sex, count(*) AS n FROM visits {}GROUP BY sex"
+        policy = "(PRIVACY UNIT person MAX ROWS 4, BUDGET (epsilon = 50), DOMAIN sex IN (0, 1))"
+        for text in (f"CREATE PRIVACY POLICY ON visits {policy}", view.format("theirs", "WHERE person <> 4711 ")):
+            con.execute("FROM dp(?)", [text]).fetchall()
+        con.execute("FROM dp(?)", [count.format("2", "WHERE person <> 12 ")]).fetchall()
+        for text in (count.format("3", ""), view.format("mine", ""), view.format("shared", "WHERE person <> 4711 ")):
+            engine.run(text, anna)
+
+        def told(name: str, caller: Caller | None = None) -> dict[str, Any]:
+            sql = engine.about.certificate(name, caller or Caller("owner", owner=True))
+            return dict(con.execute(sql).fetchall())
+
+        releases = {row[0]: row for row in con.execute(engine.list_releases(anna)).fetchall()}
+        assert sorted(releases) == ["mine", "release_4", "release_5", "shared", "theirs"]
+        for name, (_, statement, *_, number) in releases.items():
+            found = told(name, anna)
+            assert (found["statement"], found["entry"]) == (statement, None if number is None else str(number)), name
+            assert set(json.loads(found["names"])) <= set(releases)
+            assert {field: found[field] for field in ("price", "plan", "privacy_unit", "made_by")} == {
+                field: told(name)[field] for field in ("price", "plan", "privacy_unit", "made_by")
+            }
+        assert {name: told(name, anna)["link"] == told(name)["link"] for name in releases} == {
+            "mine": True, "release_4": True, "release_5": True, "shared": False, "theirs": False,
+        }  # fmt: skip
+        hidden = [one for (one,) in con.execute("SELECT name FROM dp_releases()").fetchall() if one not in releases]
+        assert len(hidden) == 2
+        for name in hidden:
+            with pytest.raises(Refusal, match="no private view"):
+                told(name, anna)
