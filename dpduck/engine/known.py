@@ -89,7 +89,7 @@ def require_rows_of_view(view: StoredRelease, answers: Sequence[Answer]) -> None
     if other:
         raise Refusal(
             f"what is known is about other rows than {view.name!r}: {'; '.join(other)}",
-            accepted="CREATE OR REPLACE PRIVATE VIEW .. OPTIONS (.., refresh = '..') AS SELECT .., which is charged for",
+            accepted="CREATE OR REPLACE PRIVATE VIEW .. OPTIONS (.., refresh = '..') AS .., which is charged for",
         )
 
 

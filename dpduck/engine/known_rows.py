@@ -1,7 +1,8 @@
 """What is known of a private table's columns, for rows that are fitted to it: SAMPLE n FROM KNOWN table (columns).
 
-The largest tables over these columns that releases determine are worked out as dp_known would, and a distribution is
-fitted to all of them at once, each with the error that it has. Nothing is charged: only released tables are read.
+The largest tables over these columns that releases determine are worked out as dp_known would, with their margins that
+releases ask for. A distribution is fitted to all of them at once, each with what is known of it beside larger ones.
+Nothing is charged: only released tables are read.
 """
 
 from __future__ import annotations
@@ -21,16 +22,25 @@ from dpduck.engine.known import paying, priced, resting_on
 from dpduck.frontend.select.known import KnownArguments, KnownQuestion
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.mechanisms.known.answer import Answer
+from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.recover import KnownMargins
+from dpduck.planning.recovery.margins import closed, independent_precisions
 from dpduck.values.errors import Refusal
 
 MOST_COLUMNS, MOST_TRIED = 64, 400
 MOST_CELLS = 1 << 22
 """Cells of one known table that rows are fitted to."""
 
+MOST_MARGINS = 1000
+"""Known tables about the same rows that are fitted with their margins; more are fitted without."""
+
+LEAST_VARIANCE = 1 / 12
+"""Of a cell: rows that are made are whole, and a fit to more digits than they have takes many steps."""
+
+Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
-AnswersOf = Callable[[KnownQuestion], Sequence[Answer | None]]
+AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[Answer | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,23 +60,24 @@ def known_margins(
     answers_of: AnswersOf,
     store: ReleaseStore,
 ) -> KnownMargins:
-    """Returns the largest known tables over some columns.
+    """Returns the largest known tables over some columns, and their margins that releases ask for.
 
-    measured: releases about the table of a question. ask: reads a plain SELECT. answers_of: what is known of it.
+    measured: releases about the table of a question. ask: reads a plain SELECT. answers_of: what is known of it, about
+    some rows alone where these are named.
     """
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")
     columns = [_column(table, name, ask) for name in names]
-    found: dict[tuple[int, ...], Answer] = {}
-    left = _candidates(columns, measured(columns[0].question))
-    tried: set[tuple[int, ...]] = set()
+    found: dict[Members, Answer] = {}
+    candidates = _candidates(columns, measured(columns[0].question))
+    left, tried = set(candidates), set[Members]()
     while left and len(tried) < MOST_TRIED:
         members = max(left, key=lambda one: (len(one), [-place for place in one]))
         left.discard(members)
         if members in tried or any(set(members) <= set(other) for other in found):
             continue
         tried.add(members)
-        answer = _answer(table, [columns[place] for place in members], ask, answers_of)
+        answer = _answer(table, [columns[place] for place in members], ask, answers_of, None)
         if answer is not None:
             found[members] = answer
         elif len(members) > 1:
@@ -78,7 +89,11 @@ def known_margins(
             f"no release that you may read determines the counts of {missing[0][:60]!r}",
             accepted=f"a release of them first: {paying(counts, priced(columns[0].question.analysis.request.price))}",
         )
-    return _together(columns, found, store)
+
+    def margin(members: Members, same: Same) -> Answer | None:
+        return _answer(table, [columns[place] for place in members], ask, answers_of, same)
+
+    return _together(columns, _with_margins(found, candidates, margin), store)
 
 
 def _column(table: TableName, name: str, ask: Ask) -> _Column:
@@ -93,11 +108,13 @@ def _column(table: TableName, name: str, ask: Ask) -> _Column:
 
 
 def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
+    """Writes the counts by some columns, that of all rows for none."""
     listed = ", ".join(quote_identifier(name) for name in names)
-    return KnownArguments(f"SELECT {listed}, count(*) AS n FROM {table.sql} GROUP BY {listed}", Fraction(19, 20), None)
+    text = f"SELECT {listed}, count(*) AS n FROM {table.sql} GROUP BY {listed}"
+    return KnownArguments(text if names else f"SELECT count(*) AS n FROM {table.sql}", Fraction(19, 20), None)
 
 
-def _candidates(columns: Sequence[_Column], kept: Sequence[Kept]) -> set[tuple[int, ...]]:
+def _candidates(columns: Sequence[_Column], kept: Sequence[Kept]) -> set[Members]:
     """Returns what queries of releases ask of these columns together, and each column by itself."""
     places = {column.sql: place for place, column in enumerate(columns)}
     return {(place,) for place in places.values()} | {
@@ -105,7 +122,7 @@ def _candidates(columns: Sequence[_Column], kept: Sequence[Kept]) -> set[tuple[i
     }
 
 
-def _asked(one: Kept, places: dict[str, int]) -> Iterator[tuple[int, ...]]:
+def _asked(one: Kept, places: dict[str, int]) -> Iterator[Members]:
     measured = one.measured
     for group in measured.queries:
         for query in group:
@@ -113,36 +130,59 @@ def _asked(one: Kept, places: dict[str, int]) -> Iterator[tuple[int, ...]]:
             yield tuple(sorted({places[sql] for sql in named if sql in places}))
 
 
-def _answer(table: TableName, columns: Sequence[_Column], ask: Ask, answers_of: AnswersOf) -> Answer | None:
+def _answer(
+    table: TableName, columns: Sequence[_Column], ask: Ask, answers_of: AnswersOf, same: Same | None
+) -> Answer | None:
+    """Returns what is known of the counts by some columns, about the same rows as other tables where they are named."""
     cells = np.prod([float(len(column.question.analysis.request.question.keys[0].labels)) for column in columns])
     if cells > MOST_CELLS:
         return None
     question = columns[0].question if len(columns) == 1 else ask(_counts(table, [column.name for column in columns]))
-    return answers_of(question)[0]
+    return answers_of(question, same)[0]
 
 
-def _together(columns: Sequence[_Column], found: dict[tuple[int, ...], Answer], store: ReleaseStore) -> KnownMargins:
+def _with_margins(
+    largest: dict[Members, Answer], asked: set[Members], margin: Callable[[Members, Same], Answer | None]
+) -> list[tuple[Members, Answer, float]]:
+    """Returns the largest tables and their margins, each with its precision beside the others; but for those of none.
+
+    Margins of tables about other rows are not theirs: such tables come with their own.
+    """
+    found: list[tuple[Members, Answer, float]] = []
+    for same in dict.fromkeys(answer.same for answer in largest.values()):
+        answers = {members: answer for members, answer in largest.items() if answer.same == same}
+        inside = {one for one in asked if any(set(one) < set(members) for members in answers)}
+        for members in sorted(closed(inside.union(answers), MOST_MARGINS) or ()):
+            answer = answers.get(members) or margin(members, same)
+            if answer is not None:
+                answers[members] = answer
+        variances = {one: max(float(np.mean(answer.stderrs**2)), LEAST_VARIANCE) for one, answer in answers.items()}
+        cells = {one: len(answer.estimates) for one, answer in answers.items()}
+        precisions = independent_precisions(cells, variances)
+        found += [(one, answers[one], precision) for one, precision in precisions.items() if precision]
+    return found
+
+
+def _together(
+    columns: Sequence[_Column], found: Sequence[tuple[Members, Answer, float]], store: ReleaseStore
+) -> KnownMargins:
     """Returns the margins with all that they rest on; Refusal where they are about rows of several moments."""
-    moments = {answer.alone for answer in found.values()}
-    if len(moments) > 1:
+    answers = [answer for _, answer, _ in found]
+    if len({answer.alone for answer in answers}) > 1:
         raise Refusal(
             "what is known of these columns is about rows of several moments",
             accepted="columns of one release, or a prepared table: ALTER PRIVACY POLICY ON .. PREPARE",
         )
     keys = tuple(column.question.analysis.request.question.keys[0] for column in columns)
     observations = tuple(
-        Observation(
-            members,
-            answer.estimates.reshape([len(keys[place].labels) for place in members]),
-            max(float(np.mean(answer.stderrs**2)), 1e-9),
-        )
-        for members, answer in found.items()
+        Observation(members, answer.estimates.reshape([len(keys[place].labels) for place in members]), 1 / precision)
+        for members, answer, precision in found
     )
-    names = sorted({name for answer in found.values() for name in answer.releases})
+    names = sorted({name for answer in answers for name in answer.releases})
     first = store.named(names[0])
     if first is None:
         raise Refusal("a release went meanwhile", accepted="the same statement again")
     facts = [names, [column.sql for column in columns]]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    release = replace(resting_on(first, list(found.values()), store), digest=digest)
+    release = replace(resting_on(first, answers, store), digest=digest)
     return KnownMargins(keys, observations, release)

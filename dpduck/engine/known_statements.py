@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import duckdb
 
@@ -22,6 +21,7 @@ from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.known import (
+    KnownArguments,
     KnownQuestion,
     Readings,
     analyse_combined,
@@ -35,6 +35,7 @@ from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import SampleRelease
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import Answer, answers_of
+from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.synthetic.recover import KnownMargins
 from dpduck.trusted.rows.elsewhere import Apart
@@ -116,11 +117,13 @@ class KnownStatements:
                 table = question.analysis.request.rows.table.sql
                 return self._measured.of(table, None if caller.owner else caller.name)
 
-            def answers(question: KnownQuestion) -> list[Answer | None]:
+            def answers(question: KnownQuestion, same: Same | None) -> list[Answer | None]:
                 moment = self._moment(question.analysis.request.rows, cursor)
-                return answers_of(question, kept(question), self._known, moment)
+                return answers_of(question, kept(question), self._known, moment, same=same)
 
-            ask = partial(analyse_known, facts=catalog)
+            def ask(asked: KnownArguments) -> KnownQuestion:
+                return self._read_before(analyse_known(asked, catalog))
+
             return known_margins(statement.source, statement.columns, kept, ask, answers, self._releases)
 
     def _read_before(self, question: KnownQuestion) -> KnownQuestion:

@@ -40,7 +40,8 @@ class Answer:
     releases: names of those that it rests on. alone: the moment of the one release, where its rows may have changed
     since. left_out: columns whose rows outside of their domains are not in it. bounded: see Match.
     ends: ends of intervals for every level of LEVELS, shape (levels, cells). spread: the summed variance of all sums
-    that it is computed from, which depends on no estimate.
+    that it is computed from, which depends on no estimate. same: what all tables have in common that it is computed
+    from.
     """
 
     estimates: FloatArray
@@ -53,6 +54,7 @@ class Answer:
     bounded: str
     ends: Callable[[], tuple[FloatArray, FloatArray]]
     spread: float
+    same: Same
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +69,22 @@ class _Sum:
 
 
 def answers_of(
-    question: KnownQuestion, kept: Sequence[Kept], remembered: Remembered, moment: str, about: str = ""
+    question: KnownQuestion,
+    kept: Sequence[Kept],
+    remembered: Remembered,
+    moment: str,
+    about: str = "",
+    same: Same | None = None,
 ) -> list[Answer | None]:
     """Returns the answer of each aggregate; None where no release determines it in all cells. moment: of the rows of
     now.
 
     about: a release; then only what may be combined with it answers, which is about the very rows that it counted.
+    same: that of an answer; then only tables about the rows of that answer count.
     """
     request, tables = question.analysis.request, with_one(usable(question, kept), about)
+    if same is not None:
+        tables = {one: uses for one, uses in tables.items() if replace(same, quantity=one.quantity) == one}
     found = []
     for aggregate in request.question.aggregates:
         need = wanted(aggregate, request.rows.filters)
@@ -120,7 +130,7 @@ def _best(
         error = float(f"{total:.9e}")  # nine digits: below them errors are equal
         rank = (same.moment != moment, how.bounded != "", len(how.left_out), error)
         if best is None or rank < best[0]:
-            best = rank, _answered(question, aggregate, parts, how, same.moment == moment)
+            best = rank, _answered(question, aggregate, parts, how, same, same.moment == moment)
     return None if best is None else best[1]
 
 
@@ -199,7 +209,9 @@ def _cells(knowledge: Knowledge, of_set: Asked, planned: bool) -> tuple[FloatArr
     return of_set.cells(found.estimates), of_set.cells(found.variances)
 
 
-def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], how: Match, now: bool) -> Answer:
+def _answered(
+    question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum], how: Match, same: Same, now: bool
+) -> Answer:
     names = tuple(dict.fromkeys(use.kept.name for one in sums for use in one.uses))
     moments = [use.kept.released_at for one in sums for use in one.uses]
     alone = "" if now else moments[0]
@@ -211,12 +223,13 @@ def _answered(question: KnownQuestion, aggregate: Aggregate, sums: Sequence[_Sum
         estimates = sums[0].estimates
         ends = partial(_ends, sums[0])
         found = estimates, stderrs, estimates - half, estimates + half
-        return Answer(*found, names, alone, how.left_out, how.bounded, ends, spread)
+        return Answer(*found, names, alone, how.left_out, how.bounded, ends, spread, same)
     curved = _average(aggregate, sums)
     level = next((place for place, one in enumerate(LEVELS) if one >= confidence), len(LEVELS) - 1)
     low, high = curved.lows[level], curved.highs[level]
     found = curved.estimates, curved.stderrs, low, high
-    return Answer(*found, names, alone, how.left_out, how.bounded, lambda: (curved.lows, curved.highs), spread)
+    bounds = curved.lows, curved.highs
+    return Answer(*found, names, alone, how.left_out, how.bounded, lambda: bounds, spread, same)
 
 
 def _ends(one: _Sum) -> tuple[FloatArray, FloatArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -225,6 +225,10 @@ STEPS = 250
 TOLERANCE = 1e-3
 """Where a fit ends, see fit.TOLERANCE; past it noise is fitted (benchmarks/papers/prior_weight.py, as fit.PRIOR)."""
 
+LOOSE = 1 / 10
+"""Of the largest variance: marginals that are known better are first fitted as if they had this one. A step that holds
+them moves all others a little alone, so that a fit of both at once ends far from the lowest point."""
+
 
 def needed_cells(sizes: Sequence[int], marginals: Sequence[Members]) -> int:
     """Returns cells of the tables that a fit of these marginals needs."""
@@ -260,11 +264,19 @@ def fit_tables(
         tree = junction_tree(tuple(clique for clique in cliques if group.issuperset(clique)))
         inside = [one for one in observations if one.attributes and group.issuperset(one.attributes)]
         known: Parameters = {(place,): np.log(prior[place]) for place in group}
-        found = fit(
-            tree, sizes, inside, records, steps=steps, start={(place,): np.zeros(sizes[place]) for place in group},
-            prior=known, strength=PRIOR * records, tolerance=TOLERANCE,
-            zeros={one: table for one, table in impossible.items() if group.issuperset(one)},
-        )  # fmt: skip
+        start: Parameters = {(place,): np.zeros(sizes[place]) for place in group}
+        there = {one: table for one, table in impossible.items() if group.issuperset(one)}
+        least = LOOSE * max((one.variance for one in inside), default=0.0)
+        loose = [replace(one, variance=max(one.variance, least)) for one in inside]
+        stages = [(inside, steps)]
+        if any(one.variance < least for one in inside):
+            stages = [(loose, steps), (inside, steps // 2)]
+        for of_stage, most in stages:
+            found = fit(
+                tree, sizes, of_stage, records, steps=most, start=start, prior=known, strength=PRIOR * records,
+                tolerance=TOLERANCE, zeros=there,
+            )  # fmt: skip
+            start = found.parameters
         components += [Component(clique, table) for clique, table in zip(tree.cliques, found.tables, strict=True)]
     return Distribution(tuple(sizes), tuple(components)), records
 

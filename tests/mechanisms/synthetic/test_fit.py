@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpduck.mechanisms.synthetic import fit as fits
+from dpduck.mechanisms.synthetic.distribution import fit_tables
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.junction import calibrated, junction_tree
 
@@ -77,3 +78,26 @@ def test_a_fit_of_what_cannot_move_ends_at_once() -> None:
     found = fits.fit(junction_tree(((0, 1),)), (1, 1), seen, 1e9, steps=30, start={}, prior={}, strength=1.0)
     assert [table.tolist() for table in found.tables] == [[[1.0]]]
     assert not any(table.any() for table in found.parameters.values())
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_precise_margin_does_not_end_the_fit_of_its_table(seed: int) -> None:
+    """Beside a margin of a thousandth of its variance a table is fitted as well as without it, and the margin exactly.
+
+    Fitted both at once from the beginning, the table is 5 to 7 times as far from the truth, at these seeds and others.
+    """
+    draw = np.random.default_rng(seed)
+    shape = np.multiply.outer(np.linspace(1, 0, 20) ** 2, np.linspace(1, 0, 15) ** 2) * np.exp(
+        draw.normal(size=(20, 15))
+    )
+    exact = np.round(shape * 15000 / shape.sum())
+    table = Observation((0, 1), exact + draw.normal(size=exact.shape) * 10, 100.0)
+    margin = Observation((1,), exact.sum(axis=0) + draw.normal(size=15) * 0.3, 0.1)
+    wrong = []
+    for observations in ([table], [table, margin]):
+        found = fit_tables((20, 15), observations)[0].components[0].table
+        apart = found / found.sum() - exact / exact.sum()
+        wrong.append((float(np.abs(apart).sum()) / 2, float(np.abs(apart.sum(axis=0)).sum()) / 2))
+    assert wrong[1][0] < 1.2 * wrong[0][0]
+    assert wrong[1][1] < 0.0005
+    assert wrong[0][1] > 0.01
