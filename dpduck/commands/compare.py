@@ -17,7 +17,8 @@ from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.database.attached import store_files
 from dpduck.database.check import Distance
 from dpduck.engine.connection import connect
-from dpduck.publish.report import framed, replace_page, require_pictures, require_place, spec_of, svg, table_html
+from dpduck.publish.pictures import spec_of, svg
+from dpduck.publish.report import framed, replace_page, require_pictures, require_place, table_html
 from dpduck.server.owner_door import owner_of_server
 from dpduck.values.errors import Refusal
 

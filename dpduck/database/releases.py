@@ -19,6 +19,7 @@ from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ledger.secrets import Steps, no_step
 from dpduck.trusted.ledger.table import Note
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.column_notes import COMPUTED
 from dpduck.values.errors import Refusal
 
 SEED = "_seed"
@@ -26,9 +27,6 @@ SEED = "_seed"
 
 KNOWN, STREAM = "known", "stream"
 """Strategies: of a view that was refreshed, everything that was released about its rows; of a stream's table."""
-
-COMPUTED = "computed from answers that are {}"
-"""What the comment of a view's column says that is neither a key nor an answer; {}: the guarantee."""
 
 Also = Callable[[duckdb.DuckDBPyConnection], None]
 FEW = 256

@@ -9,8 +9,10 @@ from fractions import Fraction
 from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.select.outer import Described
+from dpduck.frontend.select.request import Key, Question, Request
 from dpduck.frontend.text.names import (
+    GROUPING_ID,
     GROUPING_SET,
     PRICE_EPSILON,
     PRICE_RHO,
@@ -27,6 +29,17 @@ from dpduck.frontend.text.names import (
 )
 from dpduck.planning.recovery.curved import LEVELS
 from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
+from dpduck.values.column_notes import (
+    ANSWER,
+    CONSTANT,
+    EVERY_LEVEL,
+    OF_KEYS,
+    SOME_LEVEL,
+    STDERR,
+    Nulls,
+    Values,
+    key_note,
+)
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import shown as shown_run
 from dpduck.values.privacy import Charge
@@ -191,17 +204,62 @@ def scope_of(request: Request) -> str:
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
-    """Describes a view's columns: keys, which are public, or answers with their errors; {}: the guarantee."""
-    request = analysis.request
-    selected = request.question.selection is not None
-    notes = {
-        key.name: "a selected value, {}" if selected else "a key, whose values are public"
-        for key in request.question.keys
-    }
+    """Describes a view's columns under the names that its SELECT gives them; {}: the guarantee."""
+    errors = {stderr_column(number): name for name, number in analysis.shown}
+    by_itself = {name for column in analysis.described if column.plain for name in column.reads}
+    notes: dict[str, str] = {}
+    for column in analysis.described:
+        error_of = [errors[name] for name in column.reads if column.plain and name in errors]
+        said = STDERR + error_of[0] if error_of else _note_of(column, analysis.request.question, by_itself)
+        notes |= {} if said is None else {column.name: said}
     for name, number in analysis.shown:
         said = errors_of(replace(analysis, shown=((name, number),)), release)
-        notes[name] = "{}; an answer" + (f"; {said}" if said else "")
+        notes[name] = "; ".join(filter(None, (ANSWER, said)))
+        if f"{name}_stderr" not in analysis.outer.columns:
+            notes[f"{name}_stderr"] = STDERR + name
     return notes
+
+
+def _note_of(column: Described, question: Question, by_itself: set[str]) -> str | None:
+    """Describes a column that is no answer; None where it is computed from some.
+
+    by_itself: columns of the released table that the view shows as they are.
+    """
+    if not column.reads:
+        return CONSTANT
+    if column.reads == {GROUPING_ID}:
+        return EVERY_LEVEL if column.every else SOME_LEVEL
+    numbers = {name: number for number, key in enumerate(question.keys) for name in (key.name, key.end_name) if name}
+    if not column.reads <= numbers.keys():
+        return None
+    if not column.plain:
+        return OF_KEYS if column.reads <= by_itself else key_note(Values.COMPUTED, Nulls.NONE)
+    (number,) = (numbers[name] for name in column.reads)
+    return key_note(_values_of(question.keys[number], question), _nulls_of(number, question))
+
+
+def _values_of(key: Key, question: Question) -> Values:
+    """Tells what the values of a key are."""
+    if question.selection is not None:
+        return Values.SELECTED
+    source = question.sources[key.sources[0]]
+    domain, computed = source.domain, not key.shape and key.expression != source.sql
+    if computed or not isinstance(domain, RangeDomain):
+        return Values.LISTED
+    if key.shape:
+        return Values.RANGE
+    return Values.WHOLE if domain.step == "1" and domain.type_name.endswith(("INT", "INTEGER")) else Values.BIN
+
+
+def _nulls_of(number: int, question: Question) -> Nulls:
+    """Tells what NULL in the key of this number means."""
+    if question.selection is not None:
+        return Nulls.OTHERS if question.selection.other else Nulls.VALUE
+    total = any(number not in grouping_set for grouping_set in question.grouping_sets)
+    value = None in question.keys[number].labels and not question.keys[number].shape
+    if value:
+        return Nulls.EITHER if total else Nulls.VALUE
+    return Nulls.TOTAL if total else Nulls.NONE
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:

@@ -7,12 +7,11 @@ and their statements are on it only where the owner says so.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,20 +20,12 @@ from typing import Any
 import duckdb
 
 from dpduck.frontend.text.names import quote_identifier
+from dpduck.publish.pictures import Rows, chart, shape_of, svg
 from dpduck.publish.postgres import PublishedView, metadata_sql, published_views
 from dpduck.values.errors import Refusal
 
 MOST_ROWS = 300
 """Of a view that the page lists; a longer one is in the published files."""
-
-MOST_BARS, MOST_POINTS, MOST_TILES = 60, 5_000, 3_600
-ERRORS_SHOWN = 2
-"""Bars of error are so many standard errors long to each side: 19 of 20 answers are that near, 94 of 100 or more."""
-
-KEYS = ("a key", "a selected value")
-"""How the comment on a column begins that groups are told apart by (mechanisms/answers_sql.py)."""
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -103,41 +94,16 @@ def replace_page(target: Path, page: str, mode: int) -> None:
 # One private view: its picture, its price, its rows.
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The columns of a view by what they are: keys, and each answer with its standard error's column, if it has one."""
-
-    keys: tuple[str, ...]
-    answers: tuple[tuple[str, str | None], ...]
-
-
-def shape_of(view: PublishedView) -> Shape:
-    """Tells keys from answers by the comments on the columns."""
-    names = {column.name for column in view.columns}
-    keys = tuple(column.name for column in view.columns if column.comment.startswith(KEYS))
-    numbers = [
-        column.name
-        for column in view.columns
-        if column.name not in keys and not column.name.endswith("_stderr") and is_number(column.type_name)
-    ]
-    return Shape(keys, tuple((name, f"{name}_stderr" if f"{name}_stderr" in names else None) for name in numbers))
-
-
-def is_number(type_name: str) -> bool:
-    """Tells whether a column of this DuckDB type can be drawn."""
-    return type_name.endswith("INT") or type_name in ("INTEGER", "DOUBLE", "FLOAT") or type_name.startswith("DECIMAL(")
-
-
 def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, released: Mapping[str, Any]) -> str:
-    shape = shape_of(view)
+    shape = shape_of([(column.name, column.type_name, column.comment) for column in view.columns])
     columns = [column.name for column in view.columns]
-    order = ", ".join(quote_identifier(key) for key in shape.keys) or "ALL"
+    order = ", ".join(quote_identifier(key) for key in shape.names) or "ALL"
     rows = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY {order}").fetchall()
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     pictures = "".join(
         f"<figure>{svg(spec)}<figcaption>{escape(said)}</figcaption></figure>"
         for answer in shape.answers
-        if (drawn := chart(shape.keys, answer, named)) is not None
+        if (drawn := chart(shape, answer, named)) is not None
         for spec, said in [drawn]
     )
     about = escape(view.comment[:1].upper() + view.comment[1:])
@@ -145,7 +111,7 @@ def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, relea
     return (
         f'<section><h2 id="{escape(view.name)}">{escape(view.name)}</h2><p>{about}.</p>{pictures}'
         f"<details open><summary>The numbers</summary>{more}"
-        f"{table_html(columns, rows[:MOST_ROWS], f'Rows of {view.name}')}</details>"
+        f"{table_html(columns, rows[:MOST_ROWS], f'Rows of {view.name}', shape.names)}</details>"
         f"<details><summary>The statement, released {_moment(released['released_at'])}</summary>"
         f"<pre>{escape(str(released['statement']))}</pre></details></section>"
     )
@@ -155,10 +121,15 @@ def _moment(value: object) -> str:
     return value.strftime("%Y-%m-%d %H:%M") if isinstance(value, datetime) else escape(str(value))
 
 
-def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str) -> str:
-    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it."""
+def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Collection[str] = ()) -> str:
+    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it.
+
+    names: of columns with numbers that are names, such as codes and years.
+    """
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    body = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
+    named = [name in names for name in columns]
+    cells = ("".join(map(_cell, row, named)) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"{_scrolling(about)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
@@ -166,104 +137,12 @@ def _scrolling(about: str) -> str:
     return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(about)}">'
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, is_name: bool) -> str:
+    if is_name and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f'<td class="number">{value}</td>'
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"<td>{'' if value is None else escape(str(value))}</td>"
     return f'<td class="number">{value:,.6g}</td>' if isinstance(value, float) else f'<td class="number">{value:,}</td>'
-
-
-# Pictures, as Vega-Lite writes them.
-
-Drawn = tuple[Mapping[str, Any], str]
-
-
-def chart(keys: Sequence[str], answer: tuple[str, str | None], rows: Rows) -> Drawn | None:
-    """Returns a picture of one answer, in Vega-Lite, and what it shows in words; None where no picture would help.
-
-    Of a cube, the cells of all keys together. One key: bars, or a line where its values are numbers or days. Two:
-    tiles.
-    """
-    name, stderr = answer
-    cells = [row for row in rows if all(row[key] is not None for key in keys)]
-    cells = [row for row in cells if row[name] is not None] if keys else []
-    several = [key for key in keys if len({row[key] for row in cells}) > 1]
-    if len(several) == 1:
-        return _along(several[0], name, stderr, cells)
-    if len(several) == 2 and len(cells) <= MOST_TILES:
-        return _tiles(several, name, cells)
-    return None
-
-
-def _along(key: str, name: str, stderr: str | None, cells: Rows) -> Drawn | None:
-    ordered = all(isinstance(row[key], (int, float, date)) and not isinstance(row[key], bool) for row in cells)
-    if len(cells) > (MOST_POINTS if ordered else MOST_BARS):
-        return None
-    days = ordered and isinstance(cells[0][key], date)
-    points = [_point(row, key, name, stderr, days) for row in cells]
-    low, high = ({"field": end, "type": "quantitative"} for end in ("low", "high"))
-    value = {"field": "value", "type": "quantitative", "title": name}
-    place: dict[str, Any]
-    if ordered:
-        place = {"field": "key", "type": "temporal" if days else "quantitative", "title": key}
-        band = {"x": place, "y": low | {"title": name}, "y2": high}
-        marks: list[dict[str, Any]] = [
-            {"mark": {"type": "area", "opacity": 0.25}, "encoding": band},
-            {"mark": {"type": "line", "point": len(points) <= MOST_BARS}, "encoding": {"x": place, "y": value}},
-        ]
-    else:
-        place = {"field": "key", "type": "nominal", "title": key, "sort": None}
-        marks = [
-            {"mark": {"type": "bar"}, "encoding": {"y": place, "x": value}},
-            {
-                "mark": {"type": "rule", "color": "currentColor", "size": 2},
-                "encoding": {"y": place, "x": low, "x2": high},
-            },
-        ]
-    said = f"{name} by {key}"
-    if stderr is None:
-        without = marks[-1:] if ordered else marks[:1]
-        return spec_of(points, without, said), f"{said}; the view has no standard errors of it"
-    return spec_of(points, marks, said), f"{said}, and {ERRORS_SHOWN} standard errors to each side"
-
-
-def _point(row: Mapping[str, Any], key: str, name: str, stderr: str | None, days: bool) -> dict[str, Any]:
-    value, error = float(row[name]), ERRORS_SHOWN * float((row[stderr] if stderr else None) or 0)
-    place = row[key].isoformat() if days else row[key] if isinstance(row[key], (int, float)) else str(row[key])
-    return {"key": place, "value": value, "low": value - error, "high": value + error}
-
-
-def _tiles(keys: Sequence[str], name: str, cells: Rows) -> Drawn:
-    first, second = keys
-    points = [{"one": str(row[first]), "two": str(row[second]), "value": float(row[name])} for row in cells]
-    across = {"field": "two", "type": "nominal", "title": second, "sort": None}
-    down = {"field": "one", "type": "nominal", "title": first, "sort": None}
-    shade = {"field": "value", "type": "quantitative", "title": name, "scale": {"scheme": "blues"}}
-    said = f"{name} by {first} and {second}"
-    return spec_of(points, [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}], said), said
-
-
-def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
-    """Returns a picture of these marks, in Vega-Lite. said: what it shows, for who cannot see it."""
-    ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 160}
-    ink |= {"labelFontSize": 12, "titleFontSize": 12}
-    lines: dict[str, Any] = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}
-    lines |= {"gridOpacity": 0.15, "titlePadding": 16, "labelOverlap": True, "tickCount": 6}
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "description": said,
-        "width": 380,  # drawn as on a phone, and scaled up elsewhere: labels that shrink cannot be read
-        "background": None,
-        "data": {"values": list(points)},
-        "layer": list(layer),
-        "config": {"axis": ink | lines, "legend": ink, "view": {"stroke": None}, "font": "sans-serif"},
-    }
-
-
-def svg(spec: Mapping[str, Any]) -> str:
-    """Draws a picture."""
-    import vl_convert  # noqa: PLC0415 - 30 MB that only pictures need
-
-    return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
 
 
 # The page around them.

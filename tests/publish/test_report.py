@@ -14,8 +14,7 @@ import dpduck
 from dpduck.commands.command_line import main
 from dpduck.commands.compare import page_of
 from dpduck.database.check import Distance
-from dpduck.publish.postgres import PublishedColumn, PublishedView
-from dpduck.publish.report import chart, shape_of
+from dpduck.publish.pictures import KeyColumn, Shape, chart, shape_of
 from tests.support.browser import SIZES, chromium, needs_chromium, violations
 
 pytest.importorskip("vl_convert", reason="vl-convert is not installed")
@@ -135,16 +134,15 @@ def test_another_file_is_not_replaced(clinic: Path) -> None:
 def test_a_picture_is_drawn_only_where_it_helps() -> None:
     """Not of hundreds of bars; and a column is a key by its comment, whatever its type."""
     rows = [{"name": f"k{number}", "n": 1.0, "n_stderr": 1.0} for number in range(500)]
-    assert chart(("name",), ("n", "n_stderr"), rows) is None
-    assert chart(("name",), ("n", "n_stderr"), rows[:60]) is not None
-    assert chart((), ("n", None), rows) is None
-    columns = (
-        PublishedColumn("year", "INTEGER", "a key, whose values are public"),
-        PublishedColumn("n", "BIGINT", "an answer"),
-        PublishedColumn("n_stderr", "DOUBLE", ""),
-    )
-    shape = shape_of(PublishedView("v", "", columns))
-    assert (shape.keys, shape.answers) == (("year",), (("n", "n_stderr"),))
+    answer = ("n", "n_stderr")
+    assert chart(Shape((KeyColumn("name"),), (answer,)), answer, rows) is None
+    assert chart(Shape((KeyColumn("name"),), (answer,)), answer, rows[:60]) is not None
+    assert chart(Shape((), (answer,)), ("n", None), rows) is None
+    columns = [
+        ("year", "INTEGER", "a key, whose values are public"), ("n", "BIGINT", "an answer"), ("n_stderr", "DOUBLE", ""),
+    ]  # fmt: skip
+    shape = shape_of(columns)
+    assert (shape.names, shape.answers) == (("year",), (("n", "n_stderr"),))
 
 
 @pytest.mark.slow

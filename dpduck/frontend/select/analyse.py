@@ -24,8 +24,10 @@ from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
 from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
 from dpduck.frontend.select.outer import (
+    Described,
     OuterQuery,
     SelectItem,
+    described_items,
     find_annotated,
     released_select,
     select_items,
@@ -68,6 +70,7 @@ class Analysis:
     shown: the names under which aggregates are shown as they are, and which these are.
     cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
     ahead: how many times its price a target with reuse may pay.
+    described: of a view, the columns that are no answers.
     """
 
     request: Request
@@ -77,6 +80,7 @@ class Analysis:
     cells: tuple[tuple[str, str], ...] = ()
     reuse: bool = False
     ahead: Fraction = Fraction(1)
+    described: tuple[Described, ...] = ()
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
@@ -117,8 +121,7 @@ def read_analysis(
     _check_clauses(select)
     clause = select.args.get("hint")
     written_here = clause.expressions if isinstance(clause, DifferentialPrivacy) else ()
-    place = clause if isinstance(clause, exp.Expr) else select
-    options = read_options(written_here if ask.view is None else ask.options, place, more or ())
+    options = read_options(written_here if ask.view is None else ask.options, clause or select, more or ())
     source = read_row_source(select, facts, common)
     items = select_items(select, source.scope)
     grouping = _grouping(select.args.get("group"), items, source)
@@ -157,7 +160,8 @@ def read_analysis(
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
-    return Analysis(request, outer, require_confidence(options), shown, cells, options.reuse, options.ahead), source
+    rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest), source
 
 
 def _possible(

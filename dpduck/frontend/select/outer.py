@@ -53,6 +53,19 @@ class OuterQuery:
 
 
 @dataclass(frozen=True)
+class Described:
+    """A column of a view, where no aggregate is in it. reads: columns of the released table, none of a constant.
+
+    plain: whether it is one of them as it is. every: of GROUPING, whether it looks at all keys.
+    """
+
+    name: str
+    reads: frozenset[str]
+    plain: bool
+    every: bool = False
+
+
+@dataclass(frozen=True)
 class SelectItem:
     """An item of the select list with its output name."""
 
@@ -158,6 +171,20 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
                 "expressions", exp.alias_(released(stderr_column(number)), exp.to_identifier(name, quoted=True))
             )
     return select
+
+
+def described_items(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> tuple[Described, ...]:
+    """Describes the items of a view that are no answers. select: as released_select makes it."""
+    found = []
+    for item, shown in zip(items, select.expressions, strict=False):
+        expression, written = shown.unalias(), item.expression.unnest()
+        if expression.find(exp.Window) is not None or answers.number_of(item.expression) is not None:
+            continue
+        looked_at = written.expressions if isinstance(written, (exp.Grouping, exp.GroupingId)) else ()
+        every = {answers.key_of(one) for one in looked_at} == set(answers.key_order)
+        reads = frozenset(column.name for column in expression.find_all(exp.Column))
+        found.append(Described(item.name, reads, isinstance(expression, exp.Column), every))
+    return tuple(found)
 
 
 def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:

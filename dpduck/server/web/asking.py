@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.frontend.text.names import quote_text
-from dpduck.publish.report import KEYS, MOST_POINTS, Shape, is_number
+from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, is_number, shape_of
 from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
@@ -254,11 +254,8 @@ def _moment(kind: str, text: str | None) -> date | str | None:
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns; see publish/report.py."""
-    names = {str(column["column_name"]) for column in columns}
-    keys = tuple(str(c["column_name"]) for c in columns if str(c["comment"] or "").startswith(KEYS))
-    numbers = [str(c["column_name"]) for c in columns if is_number(str(c["data_type"]))]
-    return Shape(keys, _with_errors(names, [name for name in numbers if name not in keys]))
+    """Tells keys from answers by the comments on a view's columns; see publish/pictures.py."""
+    return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in columns])
 
 
 def answer_shape(answer: Answer) -> Shape:
@@ -273,7 +270,7 @@ def answer_shape(answer: Answer) -> Shape:
     if "stderr" in names and len(pairs) == 1:  # as dp_known has it
         found = ((pairs[0][0], "stderr"),)
     first = answer.columns.index(found[0][0]) if found else 0
-    return Shape(tuple(name for name in answer.columns[:first] if name not in _ERRORS), found)
+    return Shape(tuple(KeyColumn(name) for name in answer.columns[:first] if name not in _ERRORS), found)
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:

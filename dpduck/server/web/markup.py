@@ -9,7 +9,8 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from dpduck.publish.report import ERRORS_SHOWN, MOST_ROWS, Shape, chart, table_html
+from dpduck.publish.pictures import ERRORS_SHOWN, Shape, chart
+from dpduck.publish.report import MOST_ROWS, table_html
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
@@ -102,9 +103,9 @@ def refusal(said: str) -> Made:
     return element("div", element("p", what[:1].upper() + what[1:], "."), remedy, class_="refusal", role="alert")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str) -> Made:
-    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it."""
-    return Made(table_html(columns, [[_short(value) for value in row] for row in rows], about))
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Sequence[str] = ()) -> Made:
+    """Returns rows as a table that scrolls by itself. about: its name, for who cannot see it. names: see table_html."""
+    return Made(table_html(columns, [[_short(value) for value in row] for row in rows], about, names))
 
 
 def _short(value: Any) -> Any:
@@ -113,9 +114,9 @@ def _short(value: Any) -> Any:
 
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
-    ordered = answer if answer.more else _sorted(answer, shape.keys)
+    ordered = answer if answer.more else _sorted(answer, shape.names)
     until = time.monotonic() + OF_A_PAGE
-    found = [_picture(shape.keys, one, ordered, artist, name, until) for one in shape.answers[:MOST_PICTURES]]
+    found = [_picture(shape, one, ordered, artist, name, until) for one in shape.answers[:MOST_PICTURES]]
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -124,7 +125,7 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
         said.append(element("p", f"{answer.left_out:,} more columns are not shown."))
     if not answer.rows:
         said.append(element("p", "No rows."))
-    rows = table(answer.columns, ordered.rows[:MOST_ROWS], f"Rows of {about}")
+    rows = table(answer.columns, ordered.rows[:MOST_ROWS], f"Rows of {about}", shape.names)
     return [*(one for one in found if one is not None), *said, rows]
 
 
@@ -143,10 +144,10 @@ def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
 
 
 def _picture(
-    keys: Sequence[str], one: tuple[str, str | None], answer: Answer, artist: Artist, name: str, until: float
+    shape: Shape, one: tuple[str, str | None], answer: Answer, artist: Artist, name: str, until: float
 ) -> Made | None:
     try:
-        drawn = None if answer.more else chart(keys, one, answer.dicts())
+        drawn = None if answer.more else chart(shape, one, answer.dicts())
     except (KeyError, TypeError, ValueError, OverflowError):  # what a view's columns mean decides no page's fate
         return None
     if drawn is None:
@@ -167,7 +168,7 @@ def _cut(spec: Any, data: bool = False) -> Any:
     data: whether it is of the rows, whose labels stay different ones where they begin alike.
     """
     if isinstance(spec, Mapping):
-        return {name: _cut(value, data or name == "values") for name, value in spec.items()}
+        return {name: _cut(value, data or name in ("values", "domain")) for name, value in spec.items()}
     if isinstance(spec, (list, tuple)):
         return [_cut(value, data) for value in spec]
     if not isinstance(spec, str) or len(spec) <= MOST_LABEL:
@@ -178,7 +179,7 @@ def _cut(spec: Any, data: bool = False) -> Any:
 
 def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the same picture, narrower and with larger letters."""
-    axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS, "labelLimit": 150}
+    axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS}
     bars = any(layer["mark"] == {"type": "bar"} or layer["mark"] == "rect" for layer in spec["layer"])
     height = {"height": {"step": _BAR}} if bars else {}
     return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}

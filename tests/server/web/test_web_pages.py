@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 
-from dpduck.publish.report import Shape
+from dpduck.publish.pictures import KeyColumn, Shape
 from dpduck.server.limits import Limits
 from dpduck.server.web import asking, drawing, markup
 from dpduck.server.web.asking import Answer, answer_shape
@@ -178,7 +178,7 @@ def test_names_are_written_as_a_statement_has_them(served: Served, port: int, al
 def test_answers_are_told_from_keys(columns: tuple[str, ...], types: tuple[str, ...], shape: tuple[Any, Any]) -> None:
     """By the names that views, dp_stderr and dp_known give to errors, whatever the types of keys."""
     found = answer_shape(Answer(columns, types, ()))
-    assert (found.keys, found.answers) == shape
+    assert (found.names, found.answers) == shape
 
 
 # Pictures come from a process that may be ended.
@@ -242,7 +242,7 @@ def test_pictures_are_few_and_short_and_failures_are_remembered() -> None:
     columns = ("key", *(f"{'n' * 1_000}{one}" for one in range(20)))
     rows = tuple((f"{'x' * 1_000}{row}", *range(20)) for row in range(5))
     answer = Answer(columns, ("VARCHAR", *["BIGINT"] * 20), rows)
-    artist, shape = Watched(), Shape(("key",), tuple((name, None) for name in columns[1:]))
+    artist, shape = Watched(), Shape((KeyColumn("key"),), tuple((name, None) for name in columns[1:]))
     for _ in range(2):
         markup.shown(answer, shape, "it", artist, "alice")
     assert len(artist.lines) == markup.MOST_PICTURES

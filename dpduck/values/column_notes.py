@@ -1,0 +1,56 @@
+"""Comments on the columns of a private view: what each column is, for who reads the view and for its pictures.
+
+They are written where a view is made (mechanisms/answers_sql.py), and read where it is drawn (publish/pictures.py).
+A `{}` stands for the guarantee. Views of earlier versions say no more of a key than that it is one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+KEY = "a key, whose values are public"
+SELECTED = "a selected value, {}"
+KEYS = ("a key", "a selected value")
+"""How the comment on a column begins that groups are told apart by."""
+
+OF_KEYS = "computed from keys, whose values are public"
+CONSTANT = "the same in every row"
+EVERY_LEVEL = "0 in rows in which no key is a total"
+SOME_LEVEL = "tells totals of some keys from other rows"
+IS_ANSWER = "; an answer"
+ANSWER = f"{{}}{IS_ANSWER}"
+FROM_ANSWERS = "computed from answers"
+COMPUTED = f"{FROM_ANSWERS} that are {{}}"
+ERROR_OF = "; the standard error of "
+STDERR = f"{COMPUTED}{ERROR_OF}"
+
+
+class Values(StrEnum):
+    """What the values of a key are."""
+
+    LISTED = "one of a list"
+    WHOLE = "a whole number"
+    BIN = "the lower edge of a bin"
+    RANGE = "an end of a range of bins"
+    COMPUTED = "computed from keys"
+    SELECTED = "above a threshold"
+
+
+class Nulls(StrEnum):
+    """What NULL in a key means."""
+
+    NONE = ""
+    VALUE = "NULL is one of them"
+    TOTAL = "NULL is a total"
+    EITHER = "NULL is one of them, or a total"
+    OTHERS = "NULL is one of them, or all others together"
+
+
+def key_note(values: Values, nulls: Nulls) -> str:
+    """Returns the comment on a key.
+
+    >>> key_note(Values.BIN, Nulls.TOTAL)
+    'a key, whose values are public; the lower edge of a bin; NULL is a total'
+    """
+    start = SELECTED if values is Values.SELECTED else KEY
+    return "; ".join(filter(None, (start, values.value, nulls.value)))

@@ -1,0 +1,311 @@
+"""Pictures of views that were chosen to mislead: what is drawn is read off the marks, and it is what the table says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from html import unescape
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+import dpduck
+from dpduck.commands.command_line import main
+from tests.support.drawn import Drawn, read_picture
+
+pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+
+LONG = "Department of internal medicine and cardiology "
+POLICY = f"""CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient MAX ROWS 4,
+BUDGET (epsilon = 1000, delta = 1e-3, delta_keys = 5e-4),
+DOMAIN ward IN ('north', 'south', 'east') WITH NULL, DOMAIN sex IN ('F', 'M'), DOMAIN code IN (1, 2, 9),
+DOMAIN year RANGE 2000 TO 2006 STEP 1, DOMAIN age RANGE 0 TO 100 STEP 10, DOMAIN score RANGE 0 TO 200 STEP 1,
+DOMAIN arrived RANGE 2024-01-01 TO 2025-01-01 STEP MONTH, DOMAIN day RANGE 2024-01-01 TO 2024-07-19 STEP DAY,
+DOMAIN bed IN ({", ".join(f"'bed {number}'" for number in range(200))}), CLAMP cost BETWEEN 0 AND 100,
+DOMAIN unit IN ('NULL', '{LONG}A', '{LONG}B') WITH NULL)"""
+STAYS = f"""CREATE TABLE stays AS SELECT i // 4 AS patient,
+['north', 'north', 'south', 'east', NULL][i % 5 + 1] AS ward,
+['F', 'M'][i % 2 + 1] AS sex, [1, 2, 2, 9][i % 4 + 1] AS code, CAST(2000 + i % 6 AS INTEGER) AS year,
+CAST(i * 7 % 100 AS INTEGER) AS age, CAST(i * 13 % 200 AS INTEGER) AS score, 'bed ' || i % 200 AS bed,
+DATE '2024-01-01' + CAST(i % 366 AS INTEGER) AS arrived, DATE '2024-01-01' + CAST(i % 200 AS INTEGER) AS day,
+20.0 + i % 50 AS cost, ['NULL', '{LONG}A', '{LONG}B', NULL][i % 4 + 1] AS unit, 'w' || i % 7 AS free
+FROM range(2000) AS r(i)"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A view. shows: how the caption of each of its pictures begins. rows: which rows of the view are in them."""
+
+    select: str
+    shows: tuple[str, ...]
+    rows: str = "true"
+    options: str = "epsilon = 1"
+
+
+AVERAGES = "count(*) AS n, avg(cost) AS a FROM stays"
+CASES = {
+    "renamed": Case(
+        f"arrived AS month, ward, {AVERAGES} GROUP BY arrived, ward",
+        ("n by month and ward", "a by month and ward"),
+    ),
+    "renamed_alone": Case(
+        f"ward AS station, {AVERAGES} GROUP BY ward", ("n by station, and 2", "a by station, and 2")
+    ),
+    "computed": Case("month(arrived) AS m, count(*) AS n FROM stays GROUP BY m", ("n by m, and 2",)),
+    "by_case": Case(
+        "CASE WHEN ward = 'north' THEN 'up' ELSE 'down' END AS side, count(*) AS n FROM stays GROUP BY side",
+        ("n by side, and 2",),
+    ),
+    "computed_after": Case("upper(sex) AS s, count(*) AS n FROM stays GROUP BY sex", ("n by s, and 2",)),
+    "merged_after": Case("quarter(arrived) AS q, count(*) AS n FROM stays GROUP BY arrived", ()),
+    "beside_itself": Case(
+        "1 AS one, upper(sex) AS s, sex, length(sex) AS long, count(*) AS n FROM stays GROUP BY sex",
+        ("n by sex, and 2",),
+    ),
+    "codes": Case("code, count(*) AS n FROM stays GROUP BY code", ("n by code, and 2",)),
+    "years": Case(f"year, {AVERAGES} GROUP BY year", ("n by year, and 2", "a by year, and 2")),
+    "bins": Case("age, count(*) AS n FROM stays GROUP BY age", ("n by age, and 2",)),
+    "null_key": Case("ward, count(*) AS n FROM stays GROUP BY ward", ("n by ward, and 2",)),
+    "null_text": Case("unit, count(*) AS n FROM stays GROUP BY unit", ("n by unit, and 2",)),
+    "negative": Case(
+        "bed, count(*) AS n FROM stays WHERE bed IN ('bed 1', 'bed 2', 'bed 3') AND ward = 'east' GROUP BY bed",
+        ("n by bed, and 2",),
+        options="epsilon = 0.01",
+    ),
+    "negative_tiles": Case(
+        f"sex, code, {AVERAGES} GROUP BY sex, code",
+        ("n by sex and code", "a by sex and code"),
+        options="epsilon = 0.01",
+    ),
+    "below_zero": Case(
+        "code, count(*) - 3000 AS less, avg(cost) - 100 AS cheap FROM stays GROUP BY code",
+        ("less by code; the view has no standard errors", "cheap by code; the view has no standard errors"),
+    ),
+    "three_keys": Case("sex, ward, code, count(*) AS n FROM stays GROUP BY ALL", ()),
+    "two_of_three": Case(f"sex, ward, {AVERAGES} GROUP BY sex, ward, code", ()),
+    "not_shown": Case(f"ward, {AVERAGES} GROUP BY ward, arrived", ()),
+    "many_bars": Case("bed, count(*) AS n FROM stays GROUP BY bed", ()),
+    "many_numbers": Case("score, count(*) AS n FROM stays GROUP BY score", ("n by score, and 2",)),
+    "many_days": Case(f"day, {AVERAGES} GROUP BY day", ("n by day, and 2", "a by day, and 2")),
+    "one_bar": Case("sex, count(*) AS n FROM stays WHERE sex = 'F' GROUP BY sex", ()),
+    "total": Case("count(*) AS n FROM stays", ()),
+    "cube": Case(
+        "sex, code AS c, count(*) AS n FROM stays GROUP BY CUBE (sex, code)",
+        ("n by sex and c, without totals",),
+        "sex IS NOT NULL AND c IS NOT NULL",
+    ),
+    "cube_with_null": Case(
+        "sex, ward, count(*) AS n FROM stays GROUP BY CUBE (sex, ward)",
+        ("n by sex and ward, without NULL and totals",),
+        "sex IS NOT NULL AND ward IS NOT NULL",
+    ),
+    "cube_with_level": Case(
+        "sex, ward, GROUPING(sex, ward) AS level, count(*) AS n FROM stays GROUP BY CUBE (sex, ward)",
+        ("n by sex and ward, without totals",),
+        "level = 0",
+    ),
+    "rollup": Case(
+        "arrived AS month, count(*) AS n FROM stays GROUP BY ROLLUP (arrived)",
+        ("n by month, without totals, and 2",),
+        "month IS NOT NULL",
+    ),
+    "single_sets": Case("sex, code, count(*) AS n FROM stays GROUP BY GROUPING SETS ((sex), (code))", ()),
+    "twice": Case("sex, count(*) AS n FROM stays GROUP BY GROUPING SETS ((sex), (sex))", ()),
+    "some_groups": Case(
+        "arrived AS month, count(*) AS n FROM stays GROUP BY arrived HAVING month(arrived) NOT IN (3, 4)",
+        ("n by month, and 2",),
+    ),
+    "not_finite": Case(
+        "arrived, CASE month(arrived) WHEN 3 THEN NULL WHEN 6 THEN 'inf'::DOUBLE ELSE count(*) END AS n FROM stays "
+        "GROUP BY arrived",
+        ("n by arrived; the view has no standard errors",),
+    ),
+    "error_of_another": Case(
+        "sex, count(*) AS n, avg(cost) AS n_stderr FROM stays GROUP BY sex",
+        ("n by sex; the view has no standard errors", "n_stderr by sex, and 2"),
+    ),
+    "error_renamed": Case(
+        "sex, dp_stderr(n) AS wrong, count(*) AS n FROM stays GROUP BY sex", ("n by sex, and 2",)
+    ),
+    "prefixes": Case(
+        "range_end(age) AS below, count(*) AS n FROM stays GROUP BY PREFIXES(age)", ("n by below, and 2",)
+    ),
+    "selected": Case(
+        "free AS word, count(*) AS n FROM stays GROUP BY free",
+        ("n by word",),
+        options="epsilon = 9, delta = 1e-5, group_selection_strategy = LAPLACE_THRESHOLD, other = TRUE",
+    ),
+}  # fmt: skip
+EARLIER = ("renamed", "renamed_alone", "codes", "cube_with_null", "computed", "null_key")
+"""Views of which there is a copy with the comments that version 0.2 wrote."""
+DRAWN_EARLIER = {
+    "codes": ("n by code",),
+    "cube_with_null": ("n by sex and ward, without NULL",),
+    "null_key": ("n by ward",),
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of a view: its table, and the pictures on the page with their captions."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    pictures: tuple[tuple[str, Drawn], ...]
+    page: str
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with all views, one of them a stream, and copies as the version before this would have left them."""
+    folder = tmp_path_factory.mktemp("pictures")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
+        with dpduck.connect(folder / "clinic.duckdb") as owner:
+            owner.execute(STAYS)
+            stream = (
+                "CREATE PRIVATE STREAM stream OPTIONS (epsilon = 1, periods = 12) AS SELECT arrived AS month, sex, "
+                "count(*) AS n FROM stays GROUP BY arrived, sex"
+            )
+            made = list(CASES.items())
+            made += [(f"earlier_{name}", CASES[name]) for name in EARLIER]
+            for statement in (
+                POLICY,
+                *(
+                    f"CREATE PRIVATE VIEW {name} OPTIONS ({case.options}) AS SELECT {case.select}"
+                    for name, case in made
+                ),
+                stream,
+                "REFRESH PRIVATE STREAM stream UNTIL '2024-09-01'",
+            ):
+                owner.execute("FROM dp(?)", [statement])
+        with duckdb.connect(str(folder / "clinic_private.duckdb")) as store:
+            for name in EARLIER:
+                _comment_as_before(store, f"earlier_{name}")
+    return folder
+
+
+def _comment_as_before(store: duckdb.DuckDBPyConnection, view: str) -> None:
+    """Comments on the columns as 0.2 did: keys under the names that they have in the table of people."""
+    columns = [name for name, *_ in store.execute(f"DESCRIBE {view}").fetchall()]
+    for name in columns:
+        guarantee = "differentially private, epsilon = 1 (pure)"
+        said = f"computed from answers that are {guarantee}"
+        if name in ("n", "a"):
+            said = f"{guarantee}; an answer"
+        elif name in ("ward", "sex", "code", "arrived"):
+            said = "a key, whose values are public"
+        store.execute(f"COMMENT ON COLUMN {view}.{name} IS '{said}'")
+
+
+@pytest.fixture(scope="module")
+def page(clinic: Path) -> str:
+    """The page of dpduck report, drawn where clocks are five hours behind."""
+    target = clinic / "page.html"
+    environment = {"DPDUCK_STATE_DIR": str(clinic / "state"), "TZ": "America/New_York"}
+    ran = CliRunner().invoke(main, ["report", str(clinic / "clinic.duckdb"), "--to", str(target)], env=environment)
+    assert ran.exit_code == 0, ran.output
+    return target.read_text(encoding="utf-8")
+
+
+def view_of(clinic: Path, page: str, name: str, condition: str = "true") -> View:
+    """Returns the rows of a view that meet a condition, and its part of the page."""
+    with duckdb.connect(str(clinic / "clinic_private.duckdb"), read_only=True) as store:
+        found = store.execute(f"FROM {name} WHERE {condition}")
+        columns, rows = tuple(column[0] for column in found.description), tuple(found.fetchall())
+    (section,) = re.findall(rf'<section><h2 id="{name}">.*?</section>', page, re.DOTALL)
+    figures = re.findall(r"<figure>(<svg.*?</svg>)<figcaption>(.*?)</figcaption></figure>", section, re.DOTALL)
+    pictures = tuple((unescape(caption), read_picture(svg)) for svg, caption in figures)
+    return View(columns, rows, pictures, section)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pictures_say_what_the_table_says(clinic: Path, page: str, name: str) -> None:
+    """One mark for each row, at its keys and with its value and its error; or there is no picture."""
+    case = CASES[name]
+    view = view_of(clinic, page, name, case.rows)
+    captions = [caption for caption, _ in view.pictures]
+    assert len(captions) == len(case.shows), captions
+    for (caption, drawn), begins in zip(view.pictures, case.shows, strict=True):
+        assert caption.startswith(begins), (caption, begins)
+        require_same(drawn, view)
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_pictures_of_earlier_views_are_right_or_none(clinic: Path, page: str, name: str) -> None:
+    """Comments under the wrong name mislead nobody."""
+    view = view_of(clinic, page, f"earlier_{name}", CASES[name].rows)
+    assert len(view.pictures) == len(DRAWN_EARLIER.get(name, ())), [caption for caption, _ in view.pictures]
+    for (caption, drawn), begins in zip(view.pictures, DRAWN_EARLIER.get(name, ()), strict=True):
+        assert caption.startswith(begins)
+        require_same(drawn, view)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("codes", "bars"), ("years", "bars"), ("many_numbers", "line")])
+def test_codes_and_years_have_bars(clinic: Path, page: str, name: str, kind: str) -> None:
+    """No line joins what has nothing in between; whole numbers that are too many for bars have one."""
+    assert [drawn.kind for _, drawn in view_of(clinic, page, name).pictures] == [kind] * len(CASES[name].shows)
+
+
+def test_streams_say_what_their_tables_say(clinic: Path, page: str) -> None:
+    """A stream is drawn by its period and its keys, or not at all."""
+    view = view_of(clinic, page, "stream")
+    for _, drawn in view.pictures:
+        require_same(drawn, view)
+
+
+def test_numbers_that_are_names_are_printed_as_they_are(clinic: Path, page: str) -> None:
+    """Years and codes have no comma; what was counted has."""
+    section = view_of(clinic, page, "years").page
+    assert '<td class="number">2004</td>' in section and "2,004" not in section
+
+
+def require_same(drawn: Drawn, view: View) -> None:
+    """Fails where a mark says what no row says, or a row has no mark."""
+    *keys, answer = drawn.titles if drawn.kind != "bars" else reversed(drawn.titles)
+    keys = list(reversed(keys)) if drawn.kind == "tiles" else keys
+    places = [view.columns.index(key) for key in keys]
+    rows = {tuple(row[place] for place in places): row[view.columns.index(answer)] for row in view.rows}
+    assert len(rows) == len(view.rows), "two rows have one place"
+    rows = {at: value for at, value in rows.items() if value is not None and isfinite(value)}
+    numbers = [float(value) for value in rows.values()]
+    span = max(*numbers, 0.0) - min(*numbers, 0.0)
+    marks = [(tuple(reversed(at)) if drawn.kind == "tiles" else at, value) for at, value in drawn.marks]
+    found = {row_of(at, list(rows)): value for at, value in marks}
+    assert len(marks) == len(rows) and found.keys() == rows.keys()
+    for at, value in rows.items():
+        assert found[at] == pytest.approx(float(value), abs=(0.02 if drawn.kind == "tiles" else 0.005) * span), at
+    named = "wrong" if "wrong" in view.columns else f"{answer}_stderr"
+    if drawn.errors:
+        errors = {tuple(row[place] for place in places): row[view.columns.index(named)] for row in view.rows}
+        for at, low, high in drawn.errors:
+            row = row_of(at, list(rows))
+            assert (high - low) / 4 == pytest.approx(errors[row], abs=0.005 * span, rel=0.02)
+            assert (high + low) / 2 == pytest.approx(float(rows[row]), abs=0.005 * span, rel=0.02)
+        assert len(drawn.errors) == len(rows)
+
+
+def row_of(at: Sequence[str | float], rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Returns the one row whose keys are what stands at the axes."""
+    found = [row for row in rows if all(says(label, value, rows) for label, value in zip(at, row, strict=True))]
+    assert len(found) == 1, (at, found)
+    return found[0]
+
+
+def says(label: str | float, value: Any, rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Tells whether what stands at an axis is a value. A long text is known by its ends."""
+    if isinstance(label, float):
+        if isinstance(value, date):
+            value = (datetime.combine(value, datetime.min.time()) - datetime(1970, 1, 1)).total_seconds()
+            return abs(label - value) < 0.45 * 86_400 * (1 if len(rows) > 20 else 28)
+        return abs(label - float(value)) < 0.45
+    if value is None:
+        return label in ("NULL or others", "(NULL)" if any("NULL" in row for row in rows) else "NULL")
+    first, dots, last = label.partition("..")
+    return str(value).startswith(first) and str(value).endswith(last) if dots else str(value) == label
