@@ -69,6 +69,11 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
             raise StoreError("the store is attached read-only, so nothing can be charged; accepted: DETACH it first")
         return False
     new = files.store is not None and not files.store.exists()
+    if files.store is not None and not new and files.store.stat().st_nlink > 1:
+        raise StoreError(
+            "the store's file has a second name, a hard link: under that its ledger would begin anew; "
+            f"accepted: cp {files.store.name} to a file of its own, and rm the other name"
+        )
     place = quote_text(":memory:" if files.store is None else str(files.store))
     # READ_WRITE even where the database is read-only: a release writes to the store alone
     options = "READ_WRITE" if files.store is None else f"READ_WRITE, STORAGE_VERSION '{STORAGE_VERSION}'"

@@ -14,6 +14,7 @@ import pytest
 
 import dpduck
 from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.values.errors import StoreError
 from tests.support.clinics import CHARGES, Clinic, by, one_line
 
 OpenClinic = Callable[..., Clinic]
@@ -186,6 +187,23 @@ def test_a_store_that_is_attached_already(open_clinic: OpenClinic, clinic_file: 
         con.execute("ATTACH ':memory:' AS private")
         with pytest.raises(dpduck.Refusal, match="another database is attached as 'private'"):
             dpduck.load(con)
+
+
+def test_a_store_with_two_names_is_refused(open_clinic: OpenClinic, clinic_file: Path, tmp_path: Path) -> None:
+    """By a hard link the same process opened a store twice, and its ledger began anew under the second name."""
+    clinic = open_clinic(clinic_file)
+    charges = clinic.charges()
+    store, link = tmp_path / "clinic_private.duckdb", tmp_path / "link_private.duckdb"
+    assert store.is_file()
+    link.hardlink_to(store)
+    for database in (tmp_path / "link.duckdb", None):
+        with pytest.raises(StoreError, match="a second name, a hard link"):
+            dpduck.connect(database or ":memory:", store=link)
+    clinic.con.close()
+    with pytest.raises(StoreError, match="accepted: cp clinic_private"):
+        dpduck.connect(clinic_file)
+    link.unlink()
+    assert open_clinic(clinic_file).charges() == charges == 1
 
 
 def test_the_store_is_not_the_database(tmp_path: Path) -> None:
