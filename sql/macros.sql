@@ -94,21 +94,29 @@ CREATE OR REPLACE MACRO dp_range_estimate(key, n, low, high, width := 1) AS
 coalesce(sum(n * (greatest(0e0, least(CAST(key AS DOUBLE) + width, CAST(high AS DOUBLE))
                                 - greatest(CAST(key AS DOUBLE), CAST(low AS DOUBLE))) / width)), 0);
 
--- One margin of a cube as a flat table: rows where the kept columns have values and the others are rolled up, which
--- are left out. `kept` and `rolled_up` together name the cube's grouping columns:
+-- One margin of a cube as a flat table: the rows that are grouped by the kept columns alone, without the columns that
+-- are rolled up:
 --   FROM dp_margin('ward_cube', ['ward'], ['sex'])
--- A domain WITH NULL has values that look rolled up: keep GROUPING(..) in such a view and compare it, see below.
+-- A total and the group of NULL have the same keys. The column grouping_level of a private view tells them apart: it has
+-- the names of the columns that a row is grouped by, and () for the total. A table without it is refused.
 CREATE OR REPLACE MACRO dp_margin(cube, kept, rolled_up) AS TABLE
 SELECT COLUMNS(lambda c: NOT list_contains(list_transform(rolled_up, lambda x: lower(x)), lower(c))
-                         AND NOT starts_with(c, 'dpduck_margin_'))
-FROM (SELECT *, CASE WHEN list_has_all(list_transform(struct_keys(t), lambda x: lower(x)),
-                                       list_transform(list_concat(kept, rolled_up), lambda x: lower(x))) THEN true
-                     ELSE error('the cube has no such column; accepted: lists of its grouping columns')
-                END AS dpduck_margin_kept, NULL AS dpduck_margin_rolled_up FROM query_table(cube) AS t)
-WHERE COLUMNS(lambda c: list_contains(list_transform(kept, lambda x: lower(x)), lower(c))
-                        OR c = 'dpduck_margin_kept') IS NOT NULL
-  AND COLUMNS(lambda c: list_contains(list_transform(rolled_up, lambda x: lower(x)), lower(c))
-                        OR c = 'dpduck_margin_rolled_up') IS NULL;
+                         AND lower(c) <> 'grouping_level' AND NOT starts_with(c, 'dpduck_margin_'))
+FROM (SELECT *, CASE
+    WHEN NOT list_has_all(list_transform(struct_keys(t), lambda x: lower(x)),
+                          list_transform(list_concat(kept, rolled_up), lambda x: lower(x)))
+    THEN error('the cube has no such column; accepted: lists of its grouping columns')
+    WHEN grouping_level IS NULL OR regexp_full_match(grouping_level, '[0-9]+')
+    THEN error('the cube has no grouping_level, which tells a total from the group of NULL; accepted: its CREATE PRIVATE '
+               || 'VIEW again, which adds it; GROUPING(a, b) AS level in the SELECT of another table, and '
+               || 'WHERE level = dp_grouping_id([''a'', ''b''], [''a''])')
+    ELSE list_sort(string_split(lower(grouping_level), ', ')) = list_sort(string_split(
+        CASE WHEN len(kept) = 0 THEN '()' ELSE array_to_string(list_transform(kept, lambda x:
+            CASE WHEN regexp_full_match(x, '[A-Za-z_][A-Za-z0-9_]*') THEN lower(x)
+                 ELSE '"' || replace(lower(x), '"', '""') || '"' END), ', ') END, ', '))
+    END AS dpduck_margin_chosen
+  FROM (SELECT CAST(NULL AS VARCHAR) AS grouping_level WHERE false UNION ALL BY NAME FROM query_table(cube)) AS t)
+WHERE dpduck_margin_chosen;
 
 -- The value of GROUPING(all columns in order) for the margin of some of them:
 --   FROM ward_cube WHERE rolled_up = dp_grouping_id(['sex', 'ward'], ['ward'])

@@ -44,9 +44,18 @@ class PrivateViews:
         """Returns the word for a view that can be read."""
         return f"{self._store}.{name} is ready"
 
-    def is_ready(self, statement: AskStatement, text: str, caller: Caller, digest: str) -> bool:
-        """Tells whether this very statement made the view already; Refusal where the name is not free for it."""
-        return self.is_made(statement.view or "", statement.replace, text, caller, digest)
+    def is_ready(
+        self, statement: AskStatement, text: str, caller: Caller, digest: str, columns: Sequence[str] = ()
+    ) -> bool:
+        """Tells whether this very statement made the view already; Refusal where the name is not free for it.
+
+        columns: names that the view must have. One that an earlier version made without them is made again.
+        """
+        made = self.is_made(statement.view or "", statement.replace, text, caller, digest)
+        return made and not self._lacks(statement.view or "", columns)
+
+    def _lacks(self, name: str, columns: Sequence[str]) -> bool:
+        return bool(columns) and not {*map(fold, columns)} <= {*map(fold, self._releases.column_names(name))}
 
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
         """Returns the same for any table that a statement makes under a name of its own."""
@@ -73,24 +82,29 @@ class PrivateViews:
         _require_own(existing, caller, "another name")
         return False
 
-    def put(self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str) -> str:
-        """Stores the view of a release that was made for it."""
-        return self.put_together([(statement, select_sql)], text, caller, release)
+    def put(
+        self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str,
+        columns: Sequence[str] = (),
+    ) -> str:  # fmt: skip
+        """Stores the view of a release that was made for it. columns: see is_ready."""
+        return self.put_together([(statement, select_sql)], text, caller, release, columns)
 
     def put_together(
-        self, statements: Sequence[tuple[AskStatement, str]], text: str, caller: Caller, release: StoredRelease
-    ) -> str:
+        self, statements: Sequence[tuple[AskStatement, str]], text: str, caller: Caller, release: StoredRelease,
+        columns: Sequence[str] = (),
+    ) -> str:  # fmt: skip
         """Stores the views of a release, each with its SELECT, all of them or none; the word is about the first."""
         name, release = statements[0][0].view or "", replace(release, source=release.source or release.name)
         with self.naming():
             missing = [
                 (replace(release, name=one.view or "", statement=text, principal=caller.name, kind="view"), select_sql)
                 for one, select_sql in statements
-                if not self.is_ready(one, text, caller, release.digest)
+                if not self.is_ready(one, text, caller, release.digest, columns)
             ]
+            anew = statements[0][0].replace or any(self._releases.view(one.view or "") for one, _ in statements)
             try:
                 most = None if caller.room is None else caller.room(None)
-                self._releases.put_views(missing, statements[0][0].replace, most, caller.most_characters)
+                self._releases.put_views(missing, anew, most, caller.most_characters)
             except duckdb.Error:  # its text could quote no more than noisy answers, but not in one line
                 raise Refusal(
                     f"the SELECT of {name!r} fails or takes too long over the released answers, which are kept: asking "

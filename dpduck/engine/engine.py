@@ -39,7 +39,7 @@ from dpduck.frontend.statements.kinds import (
 )
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.batch import planned
 from dpduck.mechanisms.cubes.combine import combined
@@ -296,7 +296,8 @@ class Engine:
             digest = analysis.request.digest()
             if analysis.reuse:
                 return self._from_known.reused(statement, text, caller, analysis, box, self._release, self._shown)
-            if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
+            columns = (GROUPING_LEVEL,) if analysis.levels else ()
+            if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + nothing_shown(analysis.request, known))
             kept_by = caller if statement.view is None else caller.with_room_for_a_view()
@@ -313,7 +314,7 @@ class Engine:
             scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
             notes=notes_of(analysis, release),
         )
-        ready = self._views.put(statement, text, caller, scoped, select_sql)
+        ready = self._views.put(statement, text, caller, scoped, select_sql, columns)
         return listings.status(ready + nothing_shown(analysis.request, release))
 
     def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:

@@ -33,6 +33,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import SampleRelease
+from dpduck.frontend.text.names import GROUPING_LEVEL
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.tables import Same
@@ -174,7 +175,8 @@ class KnownStatements:
         digest = analysis.request.digest()
         if statement.view is not None and analysis.request.price.target is not None:
             raise Refusal("a view with reuse is asked for at a price", accepted="epsilon or rho, or a plain statement")
-        if statement.view is not None and self._views.is_ready(statement, text, caller, digest):
+        columns = (GROUPING_LEVEL,) if analysis.levels else ()
+        if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
             return listings.status(self._views.ready(statement.view))
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies, box, caller)
@@ -195,7 +197,7 @@ class KnownStatements:
             return select_sql
         notes = notes_of(outer, replace(release, laws=()))
         made = replace(release, digest=digest, scope=f"{scope_of(outer.request)}; {release.scope}", notes=notes)
-        return listings.status(self._views.put(statement, text, caller, made, select_sql))
+        return listings.status(self._views.put(statement, text, caller, made, select_sql, columns))
 
     def _combine(
         self,

@@ -13,6 +13,7 @@ from dpduck.frontend.select.outer import Described
 from dpduck.frontend.select.request import Key, Question, Request
 from dpduck.frontend.text.names import (
     GROUPING_ID,
+    GROUPING_LEVEL,
     GROUPING_SET,
     PRICE_EPSILON,
     PRICE_RHO,
@@ -33,6 +34,7 @@ from dpduck.values.column_notes import (
     ANSWER,
     CONSTANT,
     EVERY_LEVEL,
+    NAMED_LEVEL,
     OF_KEYS,
     SOME_LEVEL,
     STDERR,
@@ -217,6 +219,8 @@ def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
         notes[name] = "; ".join(filter(None, (ANSWER, said)))
         if f"{name}_stderr" not in analysis.outer.columns:
             notes[f"{name}_stderr"] = STDERR + name
+    if analysis.levels:
+        notes.setdefault(GROUPING_LEVEL, NAMED_LEVEL)
     return notes
 
 

@@ -14,7 +14,8 @@ from dpduck.planning.recovery.intervals import ErrorLaw, margin
 from dpduck.trusted.noise.law import NoiseKind
 from tests.support.clinics import macro_names
 
-CUBE = """CREATE TABLE cube AS SELECT * FROM (VALUES
+CUBE = """CREATE TABLE cube AS
+    SELECT *, ['Sex, ward', 'Sex', 'ward', '()'][rolled_up + 1] AS grouping_level FROM (VALUES
     ('F', 'a', 1, 1.0, 0), ('M', 'a', 2, 1.0, 0), ('F', 'b', 5, 1.0, 0), ('M', 'b', 7, 1.0, 0),
     ('F', NULL, 6, 1.4, 1), ('M', NULL, 9, 1.4, 1), (NULL, 'a', 3, 1.4, 2), (NULL, 'b', 12, 1.4, 2),
     (NULL, NULL, 15, 2.0, 3)) AS t(Sex, ward, n, n_stderr, rolled_up)"""

@@ -34,6 +34,7 @@ from dpduck.frontend.select.outer import (
     surround,
     with_errors,
     with_intervals_of,
+    with_level,
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Summary, Treatment
@@ -70,7 +71,7 @@ class Analysis:
     shown: the names under which aggregates are shown as they are, and which these are.
     cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
     ahead: how many times its price a target with reuse may pay.
-    described: of a view, the columns that are no answers.
+    described: of a view, the columns that are no answers. levels: whether it says by which columns a row is grouped.
     """
 
     request: Request
@@ -81,6 +82,7 @@ class Analysis:
     reuse: bool = False
     ahead: Fraction = Fraction(1)
     described: tuple[Described, ...] = ()
+    levels: bool = False
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
@@ -144,6 +146,8 @@ def read_analysis(
     possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
     released = released_select(select, items, answers, repeated, possible)
     released = _with_columns(released, items, keys, ask, options.summary, answers, known)
+    levels = more is not None and _has_levels(ask, options, sets)  # what a stream shows is part of its digest
+    released = with_level(released, items, answers) if levels else released
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -161,7 +165,7 @@ def read_analysis(
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
-    return Analysis(request, outer, require_confidence(options), shown, cells, *rest), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, levels), source
 
 
 def _possible(
@@ -193,6 +197,11 @@ def _with_columns(
     if summary is None and ask.view is not None:
         return with_errors(select, items, answers)
     return select if summary is None else with_summary_columns(select, items, keys, summary)
+
+
+def _has_levels(ask: AskStatement, options: Options, sets: tuple[tuple[int, ...], ...]) -> bool:
+    """Tells whether rows of several grouping sets are shown under one name."""
+    return ask.view is not None and len(sets) > 1 and options.summary is None and options.form == "sets"
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import PublicFacts
@@ -25,15 +25,20 @@ from dpduck.frontend.rows.subqueries import CommonTables, tables_around
 from dpduck.frontend.select.answers import ERROR_BARS, AnswerReader, released
 from dpduck.frontend.text.dialect import DifferentialPrivacy, PrivateDuckDB
 from dpduck.frontend.text.names import (
+    GROUPING_ID,
+    GROUPING_LEVEL,
     GROUPING_SET,
     HOLE,
     KNOWN_FROM,
     RELEASED,
+    TOTAL,
     TableName,
     fold,
     high_column,
     low_column,
+    plain_name,
     quote_identifier,
+    quote_text,
     stderr_column,
 )
 from dpduck.frontend.text.positions import refusal
@@ -185,6 +190,36 @@ def described_items(select: exp.Select, items: Sequence[SelectItem], answers: An
         reads = frozenset(column.name for column in expression.find_all(exp.Column))
         found.append(Described(item.name, reads, isinstance(expression, exp.Column), every))
     return tuple(found)
+
+
+def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
+    """Returns the SELECT of a view with the columns that a row is grouped by, as its last column.
+
+    A column is named as the view shows it. Without this a total looks like the group of NULL.
+    """
+    if any(fold(item.name) == GROUPING_LEVEL for item in items):
+        return select
+    shown = dict[str, str]()
+    computed = zip(items, select.expressions, strict=False)
+    for item, key in [(item, answers.key_of(item.expression)) for item in items] + [
+        (item, _only_column(written)) for item, written in computed
+    ]:
+        if key in answers.key_order:
+            shown.setdefault(key or "", item.name)
+    places = {fold(item.name): place for place, item in enumerate(items)}
+    keys = [(name, shown.get(name, name), bit) for bit, name in enumerate(answers.key_order)]
+    listed = ", ".join(
+        f"CASE WHEN ({released(GROUPING_ID).sql('duckdb')} >> {bit}) & 1 = 0 THEN {quote_text(plain_name(name))} END"
+        for _, name, bit in sorted(keys, key=lambda one: places.get(fold(one[1]), len(places)))
+    )
+    level = parse_one(f"coalesce(nullif(concat_ws(', ', {listed}), ''), '{TOTAL}')", dialect="duckdb")
+    return select.select(exp.alias_(level, exp.to_identifier(GROUPING_LEVEL, quoted=True)), copy=False)
+
+
+def _only_column(written: exp.Expr) -> str | None:
+    """Returns the one released column that an expression reads; None where there are more, or none."""
+    names = {column.name for column in written.find_all(exp.Column)}
+    return names.pop() if len(names) == 1 else None
 
 
 def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from dpduck.values.errors import Refusal
 
+_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
 
 def quote_identifier(name: str) -> str:
     """Returns the name as a quoted SQL identifier.
@@ -16,6 +18,15 @@ def quote_identifier(name: str) -> str:
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def plain_name(name: str) -> str:
+    """Returns the name as it can be typed: quoted only where it must be.
+
+    >>> plain_name("ward"), plain_name("date of birth")
+    ('ward', '"date of birth"')
+    """
+    return name if _PLAIN.fullmatch(name) else quote_identifier(name)
 
 
 def quote_text(text: str) -> str:
@@ -104,6 +115,10 @@ HOLE = "dpduck_released_table"
 RELEASED = "released"
 GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
+GROUPING_LEVEL = "grouping_level"
+TOTAL = "()"
+"""Of a private view over several grouping sets: the columns that a row is grouped by, as text; of the total."""
+
 KNOWN_FROM = "known_from"
 _RESERVED = re.compile(
     r"grouping_(id|set)|known_from|price_(epsilon|rho)|(answer|stderr|margin|raw|variance|chance|lows?|highs?)_\d+",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isfinite, prod, sqrt
 
@@ -38,6 +39,10 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 Weights = dict[tuple[int, ...], FloatArray]
+MOST_LISTED = 8
+"""Grouping sets that a refusal lists."""
+
+_NULL_TESTS = (exp.Coalesce, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nvl2)
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
 
 
@@ -51,7 +56,7 @@ def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
     level = _confidence(confidence)
     release = base_release(releases, name, caller)
     covariances = _covariances(releases, release)
-    answers, weights = _evaluated(releases, release, aggregate, expressions)
+    answers, weights = _evaluated(releases, release, aggregate, expressions, covariances)
     sums = [_total(answers, weight) for weight in weights]
     noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
     if len(sums) == 2:
@@ -117,29 +122,48 @@ def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
 
 
 def _evaluated(
-    releases: ReleaseStore, release: StoredRelease, aggregate: object, expressions: Sequence[str]
+    releases: ReleaseStore,
+    release: StoredRelease,
+    aggregate: object,
+    expressions: Sequence[str],
+    covariances: Covariances,
 ) -> tuple[Weights, list[Weights]]:
     """Returns the answers and each expression's weights, as one array per grouping set."""
     if not isinstance(aggregate, int) or not 1 <= aggregate <= len(release.laws):
         raise Refusal("there is no such aggregate", accepted=f"aggregate from 1 to {len(release.laws)}")
     rows = releases.rows(release.name)
     keys = tuple(rows.column_names[: rows.column_names.index(GROUPING_ID)])
-    columns = [_weight_sql(text, keys) for text in expressions]
+    written = [_weight(text, keys) for text in expressions]
     with sandbox() as connection:
         connection.register("cells", rows.select([*keys, GROUPING_ID, GROUPING_SET, answer_column(aggregate - 1)]))
-        found = _run(connection, keys, answer_column(aggregate - 1), columns)
-    tables = [_by_set(found, len(keys), column) for column in range(len(columns) + 1)]
-    return tables[0], tables[1:]
+        found = _run(connection, keys, answer_column(aggregate - 1), [one.sql for one in written])
+    tables = [_by_set(found, len(keys), column) for column in range(len(written) + 1)]
+    with_null = _with_null(found, len(keys))
+    meant = [_meant(table, one, keys, with_null, covariances) for table, one in zip(tables[1:], written, strict=True)]
+    return tables[0], meant
 
 
-def _weight_sql(text: str, keys: Sequence[str]) -> str:
+@dataclass(frozen=True)
+class _Weight:
+    """A weight as SQL, and the key columns that it names, by position.
+
+    tested: the ones that it compares with NULL. chosen: whether it says itself which grouping sets it is about.
+    """
+
+    sql: str
+    named: frozenset[int]
+    tested: frozenset[int]
+    chosen: bool
+
+
+def _weight(text: str, keys: Sequence[str]) -> _Weight:
     try:
-        return _checked_weight_sql(text, keys)
+        return _checked_weight(text, keys)
     except RecursionError:
         raise Refusal("the expression is nested too deeply", accepted="shorter chains of operators") from None
 
 
-def _checked_weight_sql(text: str, keys: Sequence[str]) -> str:
+def _checked_weight(text: str, keys: Sequence[str]) -> _Weight:
     expression = parse_expression(text)
     check_row_local(expression)
     known = {fold(name) for name in (*keys, GROUPING_ID)}
@@ -149,18 +173,81 @@ def _checked_weight_sql(text: str, keys: Sequence[str]) -> str:
                 f"a weight may not use {column.sql()!r}",
                 accepted=f"the key columns of the release: {', '.join(keys) or 'it has none'}",
             )
-    return f"coalesce(try(CAST(({sql_of(expression)}) AS DOUBLE)), 0)"
+    places = {fold(name): place for place, name in enumerate(keys)}
+    columns = [(column, fold(column.name)) for column in expression.find_all(exp.Column)]
+    return _Weight(
+        f"coalesce(try(CAST(({sql_of(expression)}) AS DOUBLE)), 0)",
+        frozenset(places[name] for _, name in columns if name in places),
+        frozenset(places[name] for column, name in columns if name in places and _is_tested(column)),
+        any(name == GROUPING_ID for _, name in columns),
+    )
+
+
+def _is_tested(column: exp.Column) -> bool:
+    """Tells whether a column is compared with NULL, which a column that is rolled up is."""
+    node: exp.Expr | None = column
+    while node is not None:
+        if isinstance(node, _NULL_TESTS) or (isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)):
+            return True
+        node = node.parent
+    return False
+
+
+def _with_null(found: dict[str, NDArray[np.float64]], keys: int) -> frozenset[int]:
+    """Returns the key columns that have a group of NULL."""
+    ids = found["dpduck_id"].astype(np.int64)
+    return frozenset(place for place in range(keys) if (found[f"null_{place}"].astype(bool) & ~_bit(ids, place)).any())
+
+
+def _bit(ids: NDArray[np.int64], place: int) -> NDArray[np.bool_]:
+    return (ids >> place & 1).astype(bool)
+
+
+def _meant(
+    weights: Weights, weight: _Weight, keys: Sequence[str], with_null: frozenset[int], covariances: Covariances
+) -> Weights:
+    """Returns the weights of the grouping sets that an expression is about; those of all others are 0.
+
+    It is about the set of the columns that it names. A column that it compares with NULL may be rolled up. Where there
+    is no such set, a set with more columns has the same sum.
+    """
+    if weight.chosen or len(weights) == 1:
+        return weights
+    sets = [frozenset(members) for members in weights]
+    chosen = [one for one in sets if weight.named - weight.tested <= one <= weight.named]
+    unclear = [place for place in sorted(weight.tested & with_null) if any(place not in one for one in chosen)]
+    if unclear and any(unclear[0] in one for one in chosen):
+        raise _unclear(f"a weight cannot tell a total from the group of NULL of {keys[unclear[0]]!r}", sets, keys)
+    if not chosen:
+        larger = [one for one in sets if weight.named <= one and not weight.tested]
+        if not larger:
+            raise _unclear("no grouping set has the columns of this weight alone", sets, keys)
+        fewest = min(map(len, larger))
+        alike = [tuple(sorted(one)) for one in larger if len(one) == fewest]
+        best = min(alike, key=lambda members: variance_of_sum(covariances, {members: weights[members]}))
+        chosen = [frozenset(best)]
+    return {
+        members: table if frozenset(members) in chosen else np.zeros_like(table) for members, table in weights.items()
+    }
+
+
+def _unclear(what: str, sets: Sequence[frozenset[int]], keys: Sequence[str]) -> Refusal:
+    ids = sorted((sum(1 << place for place in range(len(keys)) if place not in one), sorted(one)) for one in sets)
+    listed = [f"{number} for ({', '.join(keys[place] for place in places)})" for number, places in ids]
+    more = ", .." if len(listed) > MOST_LISTED else ""
+    return Refusal(what, accepted=f"a condition on grouping_id, which is {', '.join(listed[:MOST_LISTED])}{more}")
 
 
 def _run(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], answer: str, weights: Sequence[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Returns columns set, id, code_0.., value_0 (the answer), value_1.. (the weights) of every cell."""
+    """Returns columns set, id, code_0.., null_0.., value_0 (the answer), value_1.. (the weights) of every cell."""
     named = ", ".join([*map(quote_identifier, keys), GROUPING_ID])
     codes = [
         f"dense_rank() OVER (PARTITION BY {GROUPING_SET} ORDER BY {name} NULLS FIRST) - 1 AS code_{number}"
         for number, name in enumerate(map(quote_identifier, keys))
     ]
+    codes += [f"{name} IS NULL AS null_{number}" for number, name in enumerate(map(quote_identifier, keys))]
     listed = ", ".join(f"{sql} AS value_{number}" for number, sql in enumerate(weights, 1))
     try:
         connection.execute("CREATE TABLE numbered AS SELECT *, row_number() OVER () AS dpduck_row FROM cells")
