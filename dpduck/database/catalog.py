@@ -16,6 +16,7 @@ from dpduck.database.cursors import Caller
 from dpduck.database.policies import PolicyStore, with_budget
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.stored import require_stored
+from dpduck.database.terms import Terms
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.rows.plain import keep_plans_plain
@@ -62,6 +63,7 @@ class Catalog:
     box: the sandbox of the statement; without it each question opens one of its own. caller: whose names are resolved;
     for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
     refused before anything of it is told. looked: what is attached, and what looks for hidden functions beside this.
+    terms: earlier ones of the policies; None for those in force.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class Catalog:
         box: Sandbox | None = None,
         caller: Caller | None = None,
         looked: Looked | None = None,
+        terms: Terms | None = None,
     ) -> None:
+        self._terms = terms
         self._cursor = cursor
         self._looked = looked
         self._caller = caller
@@ -113,7 +117,7 @@ class Catalog:
 
     @cached_property
     def _budgets(self) -> Mapping[str, Budget]:
-        return self._policies.budgets()
+        return self._policies.budgets() if self._terms is None else self._terms.budgets
 
     def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
         own = table.parts[0] == self._policies.shadows.store  # it changes with every release
@@ -152,7 +156,8 @@ class Catalog:
     @cached_property
     def _in_force(self) -> dict[TableName, Policy]:
         """Returns policies by their tables, without the budgets that are in force."""
-        return {policy.table: policy for policy in self._policies.now().policies.values()}
+        policies = (self._policies.now() if self._terms is None else self._terms).policies
+        return {policy.table: policy for policy in policies.values()}
 
     def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
         def ask() -> tuple[TableName, str | None] | None:

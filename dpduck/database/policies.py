@@ -15,6 +15,7 @@ import duckdb
 
 from dpduck.database.attached import Shadows
 from dpduck.database.cursors import OpenCursor, SandboxAnswers
+from dpduck.database.terms import Terms, earlier_terms
 from dpduck.frontend.rows.facts import Clamp, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
@@ -63,6 +64,7 @@ class PolicyStore:
         self._read = SandboxAnswers(_MOST_READ)
         self._lock = threading.RLock()
         self._held: InForce | None = None
+        self._earlier: tuple[Terms, ...] | None = None
 
     def create_tables(self) -> None:
         """Creates the tables, where they are not there yet."""
@@ -110,6 +112,18 @@ class PolicyStore:
             self._held = found if len(defined) <= _MOST_READ else None
             return found
 
+    def earlier(self) -> tuple[Terms, ...]:
+        """Returns the terms before those in force that gave the same answers, the latest first; read once."""
+        with self._lock:
+            if self._earlier is not None:
+                return self._earlier
+            budgets = self.budgets()
+            with self._open_cursor() as cursor:
+                rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
+            in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
+            self._earlier = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
+            return self._earlier
+
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lends a cursor that changes what the store holds; nobody reads it meanwhile."""
@@ -117,7 +131,7 @@ class PolicyStore:
             try:
                 yield cursor
             finally:
-                self._held = None
+                self._held = self._earlier = None
 
     def dropped(self) -> list[Policy]:
         """Returns the last policy of every table that has none any more, in the order of the tables' names."""

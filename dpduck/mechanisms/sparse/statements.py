@@ -18,6 +18,7 @@ from dpduck.database.cursors import Caller, NamedLocks, OpenCursor
 from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import SEED, ReleaseStore, StoredRelease
 from dpduck.database.tables import Value, rows_sql
+from dpduck.database.terms import Terms, as_answered, brought_up
 from dpduck.database.views import PrivateViews, require_view_name
 from dpduck.frontend.statements.kinds import (
     HISTOGRAM,
@@ -183,11 +184,24 @@ class SparseQueries:
         both = [(main, value_select(table)), (seed, seed_select(table, projection_plan(sparse)))]
         return self._views.put_together(both, text, caller, release)
 
-    def analysed(self, statement: CreateSparse, caller: Caller | None = None) -> SparseRequest:
-        """Returns the request of a statement, from one snapshot of public facts."""
+    def analysed(self, statement: CreateSparse, caller: Caller | None = None, digest: str = "") -> SparseRequest:
+        """Returns the request of a statement, from one snapshot of public facts.
+
+        digest: of the release that the statement made; without it any release under the statement's own digest counts.
+        """
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return with_collations(analyse_sparse(statement, Catalog(cursor, self._policies, None, caller)), cursor)
+
+            def read(terms: Terms | None) -> SparseRequest:
+                fresh = statement if terms is None else replace(statement, query=statement.query.copy())
+                catalog = Catalog(cursor, self._policies, None, caller, terms=terms)
+                return with_collations(analyse_sparse(fresh, catalog), cursor)
+
+            def is_answered(sparse: SparseRequest) -> bool:
+                found = sparse.digest()
+                return found == digest if digest else self._releases.by_digest(found) is not None
+
+            return as_answered(read, is_answered, self._policies.earlier)
 
     def ask(self, argument: str, caller: Caller) -> str:
         """Returns SQL with the answers of a histogram or session; equal questions have equal answers for ever."""
@@ -319,11 +333,18 @@ class SparseQueries:
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreateSparse):
             raise InternalError("a session was made by another statement")
-        return self.analysed(statement)
+        return self.analysed(statement, digest=named.digest)
 
     def _looked_up(self, named: Named) -> tuple[SparseRequest, Callable[[duckdb.DuckDBPyConnection], None]]:
         sparse = self._analysed_again(named)
-        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(sparse.request.rows)
+        if sparse.digest() != named.digest:
+            raise Refusal(
+                f"the policy of {named.table} changed since {named.name!r} was made: it repeats its answers alone",
+                accepted="DROP PRIVATE SESSION and CREATE PRIVATE SESSION, which pays",
+            )
+        rows = brought_up(sparse.request.rows, self._policies.now().policies)
+        sparse = replace(sparse, request=replace(sparse.request, rows=rows))
+        return sparse, lambda cursor: Catalog(cursor, self._policies).require_unchanged(rows)
 
 
 def may_ask(named: Named, caller: Caller) -> bool:

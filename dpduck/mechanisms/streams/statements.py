@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -17,6 +17,7 @@ from dpduck.database.policies import PolicyStore
 from dpduck.database.releases import ReleaseStore
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.tables import Value, rows_sql
+from dpduck.database.terms import Terms, as_answered, brought_up
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import require_view_name
 from dpduck.frontend.rows.facts import Rows
@@ -136,14 +137,29 @@ class Streams:
         """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
         return difference(self.store, self.releases, self.ledger, argument)
 
-    def _analysed(self, statement: CreateStream) -> StreamRequest:
+    def _analysed(self, statement: CreateStream, text: str = "", named: Named | None = None) -> StreamRequest:
+        """Returns the request of a statement. named: the stream that it made before, under whatever terms."""
         with Sandbox(self.answered) as box, self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            return analyse_stream(statement, Catalog(cursor, self.policies, box))
+
+            def read(terms: Terms | None) -> StreamRequest:
+                fresh = statement if terms is None else parse_statement(text)
+                if not isinstance(fresh, CreateStream):
+                    raise InternalError("a stream of no statement")
+                stream = analyse_stream(fresh, Catalog(cursor, self.policies, box, terms=terms))
+                rows = brought_up(stream.request.rows, self.policies.now().policies)
+                return replace(stream, request=replace(stream.request, rows=rows))
+
+            return as_answered(
+                read,
+                lambda stream: named is None or stream.digest() == named.digest,
+                self.policies.earlier if named is not None else lambda: (),
+            )
 
     def _create(self, statement: CreateStream, text: str, caller: Caller) -> str:
         require_view_name(statement.name)
-        stream, existing = self._analysed(statement), self.store.named(statement.name)
+        existing = self.store.named(statement.name)
+        stream = self._analysed(statement, text, existing)
         if existing is not None:
             if (existing.statement, existing.digest) != (text, stream.digest()):
                 raise Refusal(f"the stream {existing.name!r} exists", accepted="DROP PRIVATE STREAM, or another name")
@@ -258,7 +274,7 @@ class Streams:
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreateStream):
             raise InternalError("a stream of no statement")
-        stream = self._analysed(statement)
+        stream = self._analysed(statement, named.statement, named)
         if stream.digest() != named.digest:
             raise Refusal(
                 f"what {named.name!r} rests on changed: the unit, MAX ROWS, a DOMAIN that it groups by, a CLAMP that "
