@@ -105,22 +105,29 @@ def planned(
 def _priced(
     steps: Sequence[Step], ledger: Ledger, caller: Caller, cursor: duckdb.DuckDBPyConnection
 ) -> list[list[Value]]:
-    """Returns a row for each statement, with what would be left after it, and a row for each unit in all."""
+    """Returns a row for each statement, with what would be left after it, and a row for each unit in all.
+
+    A statement for which the budget has no room is refused, and costs nothing.
+    """
     rows: list[list[Value]] = []
-    together: dict[str, tuple[Planned, bool]] = {}
+    together: dict[str, tuple[Planned, Planned]] = {}
     seen: set[str] = set()
     for number, step in enumerate(steps, 1):
         unit, table = step.request.rows.unit_key, step.request.rows.table.table
         free = step.known or step.digest in seen
-        seen.add(step.digest)
         price = charged(step.request.price.charge, step.asks, step.request.price.least_rho)
         periods = step.request.rows.periods
         run = None if periods is None else periods.periods
-        plan, fitted = together.get(unit, ((), True))
-        plan = plan if free else (*plan, (run, price))
-        measure, left = _left(unit, plan, run, ledger, caller)
-        fits = fitted and (free or left >= 0)
-        together[unit] = (plan, fits)
+        granted, asked = together.get(unit, ((), ()))
+        wanted = () if free else ((run, price),)
+        measure, left = _left(unit, (*granted, *wanted), run, ledger, caller)
+        fits = free or left >= 0
+        if fits:
+            granted = (*granted, *wanted)
+            seen.add(step.digest)
+        else:
+            measure, left = _left(unit, granted, run, ledger, caller)
+        together[unit] = granted, (*asked, *wanted)
         cost = Charge(ZERO, ZERO) if free else price
         explained = cursor.execute(f"SELECT worst_stderr, cells FROM ({step.sql}) WHERE chosen").fetchall()
         stderr, cells = explained[0] if explained else (None, None)
@@ -130,9 +137,9 @@ def _priced(
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
             cost.delta, stderr, cells, measure, max(left, ZERO), fits, note,
         ])  # fmt: skip
-    for unit, (plan, fits) in together.items():
-        measure, left = _left(unit, plan, None, ledger, caller)
-        total = reduce(added, (price for _, price in plan), NOTHING)
+    for unit, (granted, asked) in together.items():
+        measure, left = _left(unit, granted, None, ledger, caller)
+        fits, total = granted == asked, reduce(added, (price for _, price in asked), NOTHING)
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,

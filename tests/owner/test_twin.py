@@ -131,10 +131,17 @@ def test_a_batch_is_priced_as_it_will_be_charged(clinic: Clinic) -> None:
 
 
 def test_a_batch_that_does_not_fit_says_from_where(clinic: Clinic) -> None:
-    """fits is false from the first statement that the budget has no room for."""
-    batch = ";".join(by("sex", epsilon) for epsilon in ("6", "5", "1"))
-    rows = clinic.con.execute("SELECT fits, note FROM dp_plan(?)", [batch]).fetchall()
-    assert [row[0] for row in rows] == [True, False, False, False] and "not all of it fits" in rows[-1][1]
+    """fits is false where the budget has no room; a statement that is refused costs nothing, as the ledger has it."""
+    asked = [by("sex", epsilon) for epsilon in ("6", "5", "1")]
+    rows = clinic.con.execute("SELECT fits, remaining, note FROM dp_plan(?)", [";".join(asked)]).fetchall()
+    assert [row[0] for row in rows] == [True, False, True, False] and "not all of it fits" in rows[-1][2]
+    assert [row[1] for row in rows] == [4, 4, 3, 3]
+    clinic.dp(asked[0])
+    clinic.refused(asked[1])
+    clinic.dp(asked[2])
+    assert clinic.value("SELECT remaining FROM dp_budget()") == 3
+    again = clinic.rows("SELECT fits, remaining FROM dp_plan($$ {0}; {0} $$)".format(by("age", "5")))
+    assert again == [(False, 3), (False, 3), (False, 3)]  # what was refused is not free the second time
     with pytest.raises(duckdb.Error) as caught:
         clinic.con.execute("FROM dp_plan(?)", [f"{by('sex')}; DROP PRIVACY POLICY ON visits"]).fetchall()
     assert one_line(caught.value).startswith("statement 2: only statements with a price")
