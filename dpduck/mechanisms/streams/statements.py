@@ -83,7 +83,10 @@ def scope_of(stream: StreamRequest) -> str:
 
 @dataclass(frozen=True)
 class Streams:
-    """What an engine does about streams."""
+    """What an engine does about streams.
+
+    dropped: the text of the last DROP, which DuckDB may bind again.
+    """
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -96,6 +99,7 @@ class Streams:
     twins: TwinsOf
     answered: SandboxAnswers
     names: NamedLocks = field(default_factory=NamedLocks)
+    dropped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store.create_tables()
@@ -109,7 +113,7 @@ class Streams:
                 return listings.status(self._create(statement, text, caller))
             if isinstance(statement, RefreshStream):
                 return listings.status(self._refresh(statement, caller))
-            return listings.status(self._drop(statement))
+            return listings.status(self._drop(statement, text))
 
     def explain(self, statement: StreamStatement, caller: Caller) -> str:
         """Returns SQL that compares the strategies of a stream; it spends nothing and opens no private row."""
@@ -194,6 +198,7 @@ class Streams:
         self.ledger.end(entry)
         if caller.charged is not None:
             caller.charged(entry)
+        self.dropped.clear()
         made = self.store.named(statement.name)
         if made is None:
             raise InternalError("a stream that was made is not there")
@@ -252,15 +257,18 @@ class Streams:
         self.ledger.record(unit, named.table, caller.name, said, REFRESHED, note)
         self.steps("stream published")
 
-    def _drop(self, statement: DropStream) -> str:
+    def _drop(self, statement: DropStream, text: str) -> str:
         named = self.store.named(statement.name)
         done = f"{statement.name} is dropped; its budget stays spent"
         if named is None:
+            if self.dropped == [text]:
+                return done
             if statement.if_exists:
                 return "there was no such stream"
             raise Refusal(f"there is no stream {statement.name!r}", accepted="a name of dp_streams(), or IF EXISTS")
         removed(self.files.stream_path(named.nonce))
         self.store.drop(named)
+        self.dropped[:] = [text]
         return done
 
     def _existing(self, name: str) -> Named:
