@@ -125,6 +125,8 @@ def certificate_sql(
     _, released = certified(connection, store, release.ledger_id)
     (found,) = (one for one in released if one["entry"] == release.ledger_id)
     fields = {"model": MODEL, "neighbours": NEIGHBOURS, **found}
+    if found["flavor"] == "pure":  # its epsilon is smaller; links are of the whole certificate
+        del fields["also"]
     if reader is not None:
         own = reader == release.principal
         fields["entry"] = release.ledger_id if own else None
