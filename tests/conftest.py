@@ -21,8 +21,6 @@ from tests.support.clinics import Clinic, by
 from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
-    "dpduck.planning.views.objective",
-    "dpduck.planning.views.search",
     "dpduck.planning.ranges.candidates",
     "dpduck.planning.ranges.strategy",
 )

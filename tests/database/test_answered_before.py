@@ -98,7 +98,7 @@ def test_a_principal_reads_what_was_paid(clinic: Clinic) -> None:
     """A served principal under a new limit: the stored answer, and no other."""
     engine = engine_of(clinic.con)
     assert engine is not None
-    anna = Caller("anna", owner=False, tables=frozenset(("memory.main.visits",)))
+    anna = Caller("anna", owner=False, tables=("memory.main.visits",))
     text, before = STATEMENTS["count"], clinic.charges()
     assert sorted(clinic.rows(engine.run(text, anna))) == sorted(clinic.dp(text))
     assert clinic.charges() == before

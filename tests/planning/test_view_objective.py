@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload, close_downward
-from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective, lattice_incidence, sparse_incidence
+from dpduck.planning.views.objective import HashCounter, ViewObjective, WorkLimit, lattice_incidence, sparse_incidence
 from dpduck.values.arrays import FloatArray
 
 
@@ -112,7 +112,7 @@ def test_every_round_of_budgets_lowers_the_error(seed: int) -> None:
     incidence, cells = objective.incidence(views), objective.cells(views)
     errors = [objective.improve(incidence, cells, budgets, rounds)[1] for rounds in range(12)]
     assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(errors))
-    left, shares, value = objective.converge(views, budgets, 1e-13, SearchClock(10))
+    left, shares, value = objective.converge(views, budgets, 1e-13, WorkLimit(10))
     slope = objective.gradient(objective.incidence(left), objective.cells(left), shares)
     assert value <= errors[-1] * (1 + 1e-12)
     assert slope @ shares == pytest.approx(-2 * value, rel=1e-9)  # homogeneous of degree -2

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
+from functools import partial
+from itertools import combinations, count
 from math import prod, sqrt
 
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.lattice import MarginalWorkload, close_downward
 from dpduck.planning.marginals.planners import plan_marginals
 from dpduck.planning.plan import Plan, PlanningProblem
-from dpduck.planning.views.search import plan_optimised_views
+from dpduck.planning.views.objective import ViewObjective
+from dpduck.planning.views.search import plan_optimised_views, search_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
@@ -101,9 +103,16 @@ def test_plans_of_any_workload(workload: MarginalWorkload, amount: Fraction) -> 
         assert plan.total_variance <= other.total_variance * (1 + 1e-6)
 
 
-@pytest.mark.usefixtures("stopped_clock")
-def test_the_same_request_has_the_same_plan() -> None:
-    """Requirement: steps follow from counts; nothing depends on the clock where there is time enough."""
+def test_the_same_request_has_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirement: steps follow from counts; the price of a target is the same on a machine that has no time for it."""
+    workload = all_marginals((16, 2, 5, 9, 3, 3, 13, 20), (2,))
+    objective, found = ViewObjective.of(workload, close_downward(workload.marginals, workload.sizes)), []
+    for late in (0.0, 1.0):
+        clock = partial(next, count(0.0, late))
+        for module in ("objective", "search"):
+            monkeypatch.setattr(f"dpduck.planning.views.{module}.monotonic", clock, raising=False)
+        found.append(search_views(objective, workload, 0.5))
+    assert (found[0].error, found[0].views.tolist()) == (found[1].error, found[1].views.tolist())
     workload = all_marginals((5, 3, 2, 4), (2,))
     first, second = planned(workload, 20.0), planned(workload, 20.0)
     assert first.variances == second.variances

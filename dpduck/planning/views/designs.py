@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import Lattice, MarginalWorkload
 from dpduck.planning.marginals.planners import cluster
 from dpduck.planning.plan import measured_marginals
-from dpduck.planning.views.objective import NOTHING, HashCounter, SearchClock, ViewObjective
+from dpduck.planning.views.objective import NOTHING, HashCounter, ViewObjective, WorkLimit
 from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
 
 FILE = Path(__file__).with_name("designs.npz")
@@ -182,6 +182,7 @@ def design_views(blocks: BoolArray, assignment: IndexArray) -> BoolArray:
 
 CodeArray = NDArray[np.int64]
 
+LARGE_PAIR = 6e-9
 ROUND = 100
 """Moves between two improvements of the budgets."""
 
@@ -214,6 +215,11 @@ class _State:
         return raised
 
 
+def annealing_seconds(objective: ViewObjective, views: int) -> float:
+    """Estimates how long one step of annealing takes on an idle machine."""
+    return 15e-6 + (10e-9 + 1e-9 * views) * len(objective.kept)
+
+
 def anneal_views(
     objective: ViewObjective,
     codes: CodeArray,
@@ -222,7 +228,7 @@ def anneal_views(
     temperatures: tuple[float, float],
     largest_view: float,
     source: HashCounter,
-    clock: SearchClock,
+    limit: WorkLimit,
 ) -> tuple[CodeArray, FloatArray]:
     """Returns the best views met, as bits, and their budgets; the number of views does not change."""
     state = _State(objective, codes.copy(), budgets / budgets.sum())
@@ -231,8 +237,9 @@ def anneal_views(
     hot, cold = temperatures
     most, coefficients = log(largest_view), objective.kept_coefficients
     for start in range(0, steps, ROUND):
-        if clock.passed:
+        if limit.passed:
             break
+        limit.work(ROUND * annealing_seconds(objective, len(codes)))
         temperature = hot * (cold / hot) ** (start / steps)
         for _ in range(ROUND):
             view, code = _move(state.codes, len(objective.bits), source)
@@ -316,21 +323,30 @@ def start_design(objective: ViewObjective, family: DesignFamily, largest_view: f
     return DesignStart(family, blocks, assignment, budgets, error)
 
 
+def assigning_seconds(objective: ViewObjective, design: DesignStart, each: float = 2e-9) -> float:
+    """Estimates how long one step of an assignment takes on an idle machine, by pairs of block and component.
+
+    each: of a pair, as numbers of steps reckon with it; LARGE_PAIR where all pairs are beyond the processor's cache.
+    """
+    return 4e-5 + each * len(design.blocks) * len(objective.kept)
+
+
 def anneal_assignment(
     objective: ViewObjective,
     start: DesignStart,
     steps: int,
     largest_view: float,
     source: HashCounter,
-    clock: SearchClock,
+    limit: WorkLimit,
 ) -> DesignStart:
     """Returns the best assignment met in some steps; the error is the objective after a few rounds of budgets."""
     current, best = start, start
     attributes, points = len(start.assignment), start.blocks.shape[1]
     most = log(largest_view)
     for step in range(steps):
-        if step % 16 == 0 and clock.passed:
+        if limit.passed:
             break
+        limit.work(assigning_seconds(objective, start, LARGE_PAIR))
         moved = _assignment_move(current.assignment, attributes, points, source)
         chance = source.uniform()
         if moved is None or (start.blocks[:, moved] @ objective.log_sizes).max() > most:

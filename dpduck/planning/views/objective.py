@@ -16,7 +16,6 @@ from functools import cached_property
 from hashlib import shake_128
 from itertools import combinations
 from math import comb
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -147,23 +146,24 @@ class ViewObjective:
         return shares, float((coefficients / measured).sum())
 
     def converge(
-        self, views: BoolArray, budgets: FloatArray, tolerance: float, clock: SearchClock
+        self, views: BoolArray, budgets: FloatArray, tolerance: float, limit: WorkLimit
     ) -> tuple[BoolArray, FloatArray, float]:
         """Returns the local optimum reached from these budgets, views of no use taken away; f is infinite where B is
         missed.
 
-        Stops when a chunk of rounds gains less than `tolerance` of f, or when the clock has passed.
+        Stops when a chunk of rounds gains less than `tolerance` of f, or when the limit is reached.
         """
         incidence, cells, error = self.incidence(views), self.cells(views), np.inf
         rounds = 25 if isinstance(incidence, np.ndarray) else 6
         for _ in range(MOST_CHUNKS):
+            limit.work(rounds * round_seconds(incidence))
             budgets, improved = self.improve(incidence, cells, budgets, rounds)
             useful = budgets > USELESS * budgets.max()
             if not useful.all() and self.value(incidence[useful], cells[useful], budgets[useful]) <= improved * (
                 1 + 1e-9
             ):
                 views, budgets, cells, incidence = views[useful], budgets[useful], cells[useful], incidence[useful]
-            if improved > error * (1 - tolerance) or clock.passed:
+            if improved > error * (1 - tolerance) or limit.passed:
                 break
             error = improved
         return views, budgets / budgets.sum(), self.value(incidence, cells, budgets)
@@ -260,22 +260,33 @@ def lattice_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> L
 # When an anytime search must end.
 
 
-class SearchClock:
-    """Counts down from `seconds`. Searches have fixed numbers of steps: the clock ends one on a busy machine alone."""
+class WorkLimit:
+    """Counts down from `seconds` by what steps take on an idle machine, not by a clock.
+
+    A price that follows from a search is thus the same however busy the machine is.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._end = monotonic() + seconds
+        self.left = seconds
+
+    def work(self, seconds: float) -> None:
+        """Counts a step that takes so long."""
+        self.left = max(0.0, self.left - seconds)
 
     @property
     def passed(self) -> bool:
-        """Tells whether the time is over."""
-        return monotonic() >= self._end
+        """Tells whether nothing is left."""
+        return self.left <= 0
 
-    @property
-    def left(self) -> float:
-        """Returns seconds that are left."""
-        return max(0.0, self._end - monotonic())
+
+def round_seconds(incidence: Any) -> float:
+    """Estimates how long one round of better budgets takes on an idle machine."""
+    if isinstance(incidence, np.ndarray):
+        return 2e-5 + 1e-9 * incidence.size
+    if isinstance(incidence, LatticeIncidence):
+        return 5e-5 + 5e-9 * len(incidence.lattice) * len(incidence.lattice.attributes)
+    return 5e-5 + 6e-9 * float(incidence.nnz)
 
 
 # Reproducible pseudo-random numbers for searches over public facts: a hash in counter mode, never used for

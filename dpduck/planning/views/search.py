@@ -2,8 +2,8 @@
 
 The starts of every workload and the covering designs that fit its sizes compete. Designs are first spread evenly over
 the attributes, the better half gets twice the annealing of its assignment again and again, and the winners are
-annealed view by view. Counts of steps follow from the problem's size and the seconds allowed, not from the clock, so
-that the same request has the same plan; the clock only cuts a search short on a busy machine.
+annealed view by view. Counts of steps follow from the problem's size and the seconds allowed, and what a step takes is
+an estimate, not a measurement: the same request has the same plan and price, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, comb, inf, log, log2
-from time import monotonic
 
 import numpy as np
 
@@ -27,6 +26,8 @@ from dpduck.planning.views.designs import (
     DesignStart,
     anneal_assignment,
     anneal_views,
+    annealing_seconds,
+    assigning_seconds,
     balanced_assignment,
     design_views,
     families,
@@ -34,7 +35,7 @@ from dpduck.planning.views.designs import (
     start_design,
     workload_starts,
 )
-from dpduck.planning.views.objective import HashCounter, SearchClock, ViewObjective
+from dpduck.planning.views.objective import HashCounter, ViewObjective, WorkLimit
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import BoolArray, FloatArray
 from dpduck.values.errors import Refusal
@@ -77,11 +78,11 @@ class FoundViews:
 
 @dataclass(frozen=True)
 class ViewSearch:
-    """One search: its objective, workload, time and the cap on the cells of a view."""
+    """One search: its objective, workload, limit and the cap on the cells of a view."""
 
     objective: ViewObjective
     workload: MarginalWorkload
-    clock: SearchClock
+    limit: WorkLimit
     largest_view: float = LARGEST_VIEW
 
     @property
@@ -110,16 +111,16 @@ class ViewSearch:
         if len(self.objective.lattice.attributes) > 1:
             found += self._large_designs()
         best = min(found, key=FoundViews.rank)
-        clock = SearchClock(max(self.clock.left, self.clock.seconds / 10))
+        limit = WorkLimit(max(self.limit.left, self.limit.seconds / 10))
         tolerance = FINE if self.small else ROUGH
-        views, budgets, error = self.objective.converge(best.views, best.budgets, tolerance, clock)
+        views, budgets, error = self.objective.converge(best.views, best.budgets, tolerance, limit)
         return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
 
     def _settled(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
         """Returns these views with better budgets; None where one is too large or they leave something out."""
         if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
             return None
-        settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.clock), origin)
+        settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), origin)
         return settled if settled.error < inf else None
 
     def _starts(self) -> Iterator[FoundViews]:
@@ -127,9 +128,9 @@ class ViewSearch:
         lattice = self.objective.lattice
         starts = workload_starts(self.workload, lattice)
         origin, views, budgets = next(starts)
-        yield FoundViews(*self.objective.converge(views, budgets, 0.1, SearchClock(0)), origin)
+        yield FoundViews(*self.objective.converge(views, budgets, 0.1, WorkLimit(0)), origin)
         for origin, views, budgets in starts:
-            if self.clock.passed:
+            if self.limit.passed:
                 return
             start = self._settled(views, budgets, origin) if self._entries(views) <= MOST_ENTRIES else None
             if start is not None:
@@ -165,7 +166,7 @@ class ViewSearch:
         """Returns the designs that fit, their points given out evenly."""
         designs: list[DesignStart] = []
         for family in self._families(self.most_blocks):
-            if self.clock.passed:
+            if self.limit.passed:
                 break
             design = start_design(self.objective, family, self.largest_view)
             if design is not None:
@@ -176,8 +177,8 @@ class ViewSearch:
         """Successive halving: every round anneals those left, then keeps the better half, three at the end."""
         rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
         for number in range(rounds if designs else 0):
-            cost = sum(_step_seconds(len(design.blocks) * len(self.objective.kept)) for design in designs)
-            steps = int(ASSIGNING * self.clock.seconds / rounds / max(cost, 1e-9))
+            cost = sum(assigning_seconds(self.objective, design) for design in designs)
+            steps = int(ASSIGNING * self.limit.seconds / rounds / max(cost, 1e-9))
             steps = min(steps, MOST_ASSIGNING * len(self.objective.lattice.attributes) ** 2)
             designs = [
                 anneal_assignment(
@@ -186,7 +187,7 @@ class ViewSearch:
                     steps,
                     self.largest_view,
                     HashCounter(f"{design.family}/{number}"),
-                    self.clock,
+                    self.limit,
                 )
                 for design in designs
             ]
@@ -198,14 +199,14 @@ class ViewSearch:
     def _from_design(self, design: DesignStart) -> FoundViews:
         views, block_of = np.unique(design_views(design.blocks, design.assignment), axis=0, return_inverse=True)
         budgets: FloatArray = np.bincount(block_of.reshape(-1), design.budgets).astype(np.float64)
-        return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.clock), str(design.family))
+        return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), str(design.family))
 
     def _annealed(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
         """Yields each start with its views annealed, gently."""
         objective = self.objective
         for start in starts:
-            step = 15e-6 + 10e-9 * len(objective.kept) + 1e-9 * len(start.views) * len(objective.kept)
-            steps = int(ANNEALING * self.clock.seconds / len(starts) / step)
+            step = annealing_seconds(objective, len(start.views))
+            steps = int(ANNEALING * self.limit.seconds / len(starts) / step)
             steps = min(steps, MOST_ANNEALING * len(objective.lattice.attributes) ** 2)
             source = HashCounter(f"annealing {start.origin}")
             codes, budgets = anneal_views(
@@ -216,7 +217,7 @@ class ViewSearch:
                 (0.004, 0.0002),
                 self.largest_view,
                 source,
-                self.clock,
+                self.limit,
             )
             distinct, which = np.unique(codes, return_inverse=True)
             views = (distinct[:, None] & objective.bits) != 0
@@ -239,7 +240,7 @@ class ViewSearch:
         tried = 0
         large = [family for family in self._families(MOST_LARGE_BLOCKS) if family.blocks > self.most_blocks]
         for family in sorted(large, key=estimate):
-            if self.clock.passed or tried == MOST_LARGE_DESIGNS:
+            if self.limit.passed or tried == MOST_LARGE_DESIGNS:
                 return
             views = design_views(family.build(), balanced_assignment(self.objective.log_sizes, family.points))
             views = np.unique(views, axis=0)
@@ -249,11 +250,6 @@ class ViewSearch:
             start = self._settled(views, np.ones(len(views)), str(family))
             if start is not None:
                 yield start
-
-
-def _step_seconds(pairs: int) -> float:
-    """Estimates how long one step of an assignment takes on an idle machine, by pairs of block and component."""
-    return 4e-5 + 2e-9 * pairs
 
 
 def _equal(one: float, other: float) -> bool:
@@ -277,7 +273,7 @@ def search_views(
     largest_view: float = LARGEST_VIEW,
 ) -> FoundViews:
     """Returns the best views found for a workload in about `planning_seconds` at most."""
-    return ViewSearch(objective, workload, SearchClock(planning_seconds), largest_view).run()
+    return ViewSearch(objective, workload, WorkLimit(planning_seconds), largest_view).run()
 
 
 # Plans of the strategy O: a few views found by search, usually larger than what is asked, under pure epsilon.
@@ -287,30 +283,16 @@ REMEMBERED_MARGINALS = 64
 """Views of workloads of at most so many marginals are searched once and remembered: they depend on nothing else."""
 
 
-class _CutShort(Exception):
-    """A search that the clock may have ended: what it found is used, and not remembered."""
-
-    def __init__(self, found: FoundViews) -> None:
-        self.found = found
-
-
 def _searched(workload: MarginalWorkload, closed: Lattice, seconds: float) -> FoundViews:
     if len(workload.marginals) > REMEMBERED_MARGINALS:
         return search_views(ViewObjective.of(workload, closed), workload, seconds)
-    try:
-        return _whole_search(workload, seconds)
-    except _CutShort as cut:
-        return cut.found
+    return _remembered_search(workload, seconds)
 
 
 @lru_cache(maxsize=128)
-def _whole_search(workload: MarginalWorkload, seconds: float) -> FoundViews:
-    begin = monotonic()
+def _remembered_search(workload: MarginalWorkload, seconds: float) -> FoundViews:
     closed = close_downward(workload.marginals, workload.sizes)
-    found = search_views(ViewObjective.of(workload, closed), workload, seconds)
-    if monotonic() - begin >= seconds:
-        raise _CutShort(found)
-    return found
+    return search_views(ViewObjective.of(workload, closed), workload, seconds)
 
 
 def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:

@@ -314,7 +314,7 @@ def test_names_of_streams(visits: Visits) -> None:
     assert row == ("by_month", "periods", PERIODS, 0, "2024-01-01", "owner")
     comment = visits.con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'by_month'").fetchall()[0][0]
     assert "at most 3 rows over the whole horizon" in comment
-    drop = visits.con.sql("FROM dp('DROP PRIVATE STREAM by_month')")  # bound once for its columns, and once for its rows
+    drop = visits.con.sql("FROM dp('DROP PRIVATE STREAM by_month')")  # bound for its columns, and for its rows
     assert drop.fetchall() == [("by_month is dropped; its budget stays spent",)]
     assert visits.dp("DROP PRIVATE STREAM IF EXISTS by_month") == [("there was no such stream",)]
     visits.create()
