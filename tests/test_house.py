@@ -18,8 +18,8 @@ LARGEST_FOLDER = 24
 REASONS: dict[str, str] = {}
 """Why a file of more than 900 lines is one subject, for each such file."""
 CEILINGS = {
-    "functions of a plain count": 609,
-    "modules of a plain count": 93,
+    "functions of a plain count": 612,
+    "modules of a plain count": 94,
     "functions of a stored answer": 84,
     "modules of a stored answer": 17,
 }

@@ -117,9 +117,12 @@ class PolicyStore:
         with self._lock:
             if self._earlier is not None:
                 return self._earlier
-            budgets = self.budgets()
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
+            if len(rows) < 2:
+                self._earlier = ()
+                return ()
+            budgets = self.budgets()
             in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
             self._earlier = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
             return self._earlier

@@ -320,7 +320,7 @@ class Engine:
             if analysis.reuse:
                 pay, shown = self._release, self._shown
                 return self._from_known.reused(statement, text, caller, analysis, box, pay, shown, read.terms)
-            columns = (GROUPING_LEVEL,) if analysis.levels else ()
+            columns = (GROUPING_LEVEL,) if statement.view is not None and analysis.levels else ()
             if statement.view is not None and self._views.is_ready(statement, text, caller, digest, columns):
                 known = self._releases.by_digest(digest)
                 return listings.status(self._views.ready(statement.view) + nothing_shown(analysis.request, known))

@@ -193,6 +193,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _comment_as_before(store: duckdb.DuckDBPyConnection, view: str) -> None:
     """Comments on the columns as 0.2 did: keys under the names that they have in the table of people."""
+    store.execute(f"ALTER TABLE {view} DROP COLUMN IF EXISTS grouping_level")
     columns = [name for name, *_ in store.execute(f"DESCRIBE {view}").fetchall()]
     for name in columns:
         guarantee = "differentially private, epsilon = 1 (pure)"

@@ -37,7 +37,7 @@ from dpduck.frontend.select.outer import (
     with_level,
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
-from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Summary, Treatment
+from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
@@ -71,7 +71,7 @@ class Analysis:
     shown: the names under which aggregates are shown as they are, and which these are.
     cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
     ahead: how many times its price a target with reuse may pay.
-    described: of a view, the columns that are no answers. levels: whether it says by which columns a row is grouped.
+    described: of a view, the columns that are no answers.
     """
 
     request: Request
@@ -82,7 +82,12 @@ class Analysis:
     reuse: bool = False
     ahead: Fraction = Fraction(1)
     described: tuple[Described, ...] = ()
-    levels: bool = False
+
+    @property
+    def levels(self) -> bool:
+        """Tells whether a view has rows of several grouping sets, and says of which one a row is."""
+        question = self.request.question
+        return len(question.grouping_sets) > 1 and question.summary is None and not self.cells
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
@@ -145,9 +150,7 @@ def read_analysis(
         require_selectable(keys, sets, clause or select)
     possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
     released = released_select(select, items, answers, repeated, possible)
-    released = _with_columns(released, items, keys, ask, options.summary, answers, known)
-    levels = more is not None and _has_levels(ask, options, sets)  # what a stream shows is part of its digest
-    released = with_level(released, items, answers) if levels else released
+    released = _with_columns(released, items, keys, ask, options, answers, known, len(sets) > 1 and more is not None)
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
@@ -165,7 +168,7 @@ def read_analysis(
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
-    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, levels), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest), source
 
 
 def _possible(
@@ -187,21 +190,22 @@ def _with_columns(
     items: tuple[SelectItem, ...],
     keys: tuple[Key, ...],
     ask: AskStatement,
-    summary: Summary | None,
+    options: Options,
     answers: AnswerReader,
     known: bool,
+    several: bool,
 ) -> exp.Select:
-    """Returns the SELECT with the columns of a summary, or with the errors of a view or of known answers."""
+    """Returns the SELECT with the columns of a summary, or with the errors of a view or of known answers.
+
+    several: whether rows of several grouping sets stand together, so that a view says of which one a row is; not of a
+    stream, since what it shows is part of its digest.
+    """
     if known and ask.view is None:
         return with_intervals_of(select, items, answers)
-    if summary is None and ask.view is not None:
-        return with_errors(select, items, answers)
-    return select if summary is None else with_summary_columns(select, items, keys, summary)
-
-
-def _has_levels(ask: AskStatement, options: Options, sets: tuple[tuple[int, ...], ...]) -> bool:
-    """Tells whether rows of several grouping sets are shown under one name."""
-    return ask.view is not None and len(sets) > 1 and options.summary is None and options.form == "sets"
+    if options.summary is None and ask.view is not None:
+        shown = with_errors(select, items, answers)
+        return with_level(shown, items, answers) if several and options.form == "sets" else shown
+    return select if options.summary is None else with_summary_columns(select, items, keys, options.summary)
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
