@@ -26,6 +26,7 @@ from dpduck.frontend.statements.kinds import ClampClause, CreatePolicy, DomainCl
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.owner.domains import TEMPORAL
+from dpduck.owner.draft import TODO
 from dpduck.owner.private_draft import DROPPED, NICE, grid_of
 
 TABLES = {
@@ -46,6 +47,10 @@ PRICES = ("0.05", "0.5")
 BUDGET = "BUDGET (epsilon = 10, delta = 1e-6, delta_keys = 5e-7)"
 
 
+OPEN = 999_999
+"""MAX ROWS of a draft that leaves it to its owner."""
+
+
 @dataclass
 class Found:
     """Figures of one draft."""
@@ -62,7 +67,8 @@ class Found:
 def drafted(con: duckdb.DuckDBPyConnection, price: str) -> CreatePolicy:
     """The policy that a draft is, which must parse."""
     rows = con.execute("FROM dp_draft('t', privately := ?)", [price]).fetchall()
-    statement = parse_statement("\n".join(row[0] for row in rows))
+    text = "\n".join(row[0] for row in rows)
+    statement = parse_statement(text.replace(f"MAX ROWS {TODO}", f"MAX ROWS {OPEN}"))
     assert isinstance(statement, CreatePolicy)
     return statement
 
@@ -137,6 +143,8 @@ def max_rows(con: duckdb.DuckDBPyConnection, policy: CreatePolicy, unit: str) ->
         return float(con.execute(sql).fetchall()[0][0])
 
     best = next((one for one in NICE if dropped(one) <= DROPPED), NICE[-1])
+    if clause.max_rows == OPEN:
+        return f"left open; best {best} ({dropped(best):.1%})"
     return f"{clause.max_rows} ({dropped(clause.max_rows):.1%} out); best {best} ({dropped(best):.1%})"
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from benchmarks import pictures, private_drafts, screenshots
+from benchmarks import draft_shares, pictures, private_drafts, screenshots
 from benchmarks.papers import replay
 from benchmarks.peers import _wide_page
 from benchmarks.speed import prepared
@@ -135,7 +135,8 @@ def names() -> list[str]:
 def test_every_benchmark_is_tried() -> None:
     """A benchmark belongs to one of three kinds, and none is left out here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
-    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "private_drafts.py", "screenshots.py"}
+    drafts = {"private_drafts.py", "draft_shares.py"}
+    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "screenshots.py"} | drafts
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 
@@ -181,6 +182,19 @@ def test_private_drafts_are_compared(
     monkeypatch.setattr(sys, "argv", ["private_drafts", "--tables", table, "--prices", "0.5"])
     private_drafts.main()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"| {table} ")
+
+
+@pytest.mark.slow
+def test_shares_of_drafts_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The benchmark of what drafts leave out runs, and says of a table that is not there that it is skipped."""
+    monkeypatch.setenv("DPDUCK_DATA", str(tmp_path))
+    words = ["--tables", "adult", "made: planes", "--prices", "2", "--drafts", "2"]
+    monkeypatch.setattr(sys, "argv", ["draft_shares", *words])
+    draft_shares.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "skipped" in lines[2] and lines[3].startswith("| made: planes | 2 | MAX ROWS |")
 
 
 @pytest.mark.audit

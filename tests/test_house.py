@@ -108,7 +108,8 @@ def test_tests_mirror_the_product() -> None:
 
 DRAFTS = {
     *("dpduck/owner/draft.py", "dpduck/owner/policy_text.py", "dpduck/commands/policy.py", "docs/start.md"),
-    *("dpduck/owner/private_draft.py", "tests/owner/test_private_draft.py"),
+    *("dpduck/owner/private_draft.py", "dpduck/owner/suggestions.py", "tests/owner/test_private_draft.py"),
+    "benchmarks/private_drafts.py",
     *("tests/owner/test_draft.py", "tests/commands/test_policy.py", "docs/reference.md", "tests/test_guides.py"),
 }
 """What is about drafts of policies, which say with that word what is left to an owner."""

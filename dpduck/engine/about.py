@@ -43,7 +43,8 @@ from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
 from dpduck.owner.policies import owned_table
 from dpduck.owner.policy_text import MOST_ROWS, domain_text, twin_sql
-from dpduck.owner.private_draft import Answered, AskPrivately, questions, required_price, suggested
+from dpduck.owner.private_draft import AskPrivately, questions, required_price
+from dpduck.owner.suggestions import Answered, suggested
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.errors import PermissionRefusal, Refusal
 
