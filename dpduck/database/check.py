@@ -7,7 +7,7 @@ variations of marginals: half the sum of absolute differences of shares.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.select.request import Question
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.trusted.private.jobs import KeyColumn
@@ -272,8 +272,32 @@ def _clamp_findings(columns: Columns, policy: Policy, total: float) -> list[Find
             _rows(f"values of {clamp.column} below its clamp", below, total, f"each counts as {clamp.low}"),
             _rows(f"values of {clamp.column} above its clamp", above, total, f"each counts as {clamp.high}"),
             _rows(f"rows with NULL in {clamp.column}", nulls, total, "they are in no sum, average or quantile of it"),
+            *_averages(columns, policy, clamp),
         ]
     return findings
+
+
+LARGEST = "1e300"
+"""Values beyond it, infinities and NaN are in no average."""
+
+
+def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[Finding]:
+    """Yields the average of a column without its clamp and with it, where it has values."""
+    value = f"CAST({quote_identifier(clamp.column)} AS DOUBLE)"
+    inside = f"{value} BETWEEN -{LARGEST} AND {LARGEST}"
+    clamped = f"greatest(least({value}, {clamp.high}), {clamp.low})"
+    sums = [f"coalesce(sum(CASE WHEN {inside} THEN {part} END), 0)" for part in (value, clamped)]
+    number, plain, within = _one(columns, [f"count(CASE WHEN {inside} THEN 1 END)", *sums], f"{policy.table.sql} AS t")
+    if number:
+        moved = abs(within - plain) / max(abs(plain), 1e-300)
+        share = f"{100 * moved:.2g} % of it is lost or added by the clamp" if plain else "the clamp alone makes it"
+        wider = "; a wider CLAMP would keep more, with more noise" if moved > NOTABLE else ""
+        yield Finding(f"average of {clamp.column} without its clamp", plain / number, "answers never see it")
+        yield Finding(f"average of {clamp.column} with its clamp", within / number, share + wider)
+
+
+NOTABLE = 0.01
+"""Part of an average that a clamp may move without a word."""
 
 
 def _one(

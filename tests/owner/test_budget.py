@@ -324,6 +324,11 @@ def test_the_check_says_what_answers_leave_out(open_clinic: OpenClinic) -> None:
         "values of fare below its clamp": (0, 0),
     }
     assert {name: found[name][:2] for name in shares} == {name: pytest.approx(pair) for name, pair in shares.items()}
+    assert found["average of fare without its clamp"][0] == pytest.approx(749.25)
+    assert found["average of fare with its clamp"][0] == pytest.approx(
+        (sum(1.5 * i for i in range(667)) + 333_000) / 1000
+    )
+    assert "11 % of it is lost" in found["average of fare with its clamp"][2]
     assert "with MAX ROWS 3 a count at epsilon = 1 without a delta" in found["rows dropped by MAX ROWS 3"][2]
     assert "standard error of 4.24 (Laplace noise)" in found["rows dropped by MAX ROWS 3"][2]
     assert (
