@@ -48,6 +48,22 @@ LISTS = (
     "A column can be grouped by once its values are declared. Only what anybody could know without the rows: code "
     "books, laws, calendars. Fill in, take the -- off, or leave out."
 )
+COMPARED = (
+    "Neither grouped by nor added up, being keys or of other types. WHERE can compare them, as in id = 7, or ask for "
+    "IS NULL:"
+)
+OTHERS = (
+    "Of types that statements cannot look into. Only IS NULL in WHERE and count(column) take them; a part of them "
+    "needs a column of its own:"
+)
+_COMPARABLE = re.compile(
+    r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE|TIME|TIMESTAMP(_S|_MS|_NS)?|"
+    r"INTERVAL|UUID"
+)
+"""Types that conditions are about."""
+
+NUMBERS = "Whole numbers that are codes take a list, too: IN (1, 2) in place of RANGE."
+
 ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explain compares noise with it."
 
 
@@ -332,26 +348,31 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
 
 def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
     """Yields items as comments, one for each column of which nothing is declared, with what is missing."""
-    yield from _remark(LISTS)
+    listed = any(one.type_name in INTEGERS and one.name not in done for one in schema.columns)
+    yield from _remark(f"{LISTS} {NUMBERS}" if listed else LISTS)
     suggested = {} if given is None else given.columns
-    unused = []
+    unused = list[tuple[str, bool]]()
     for column in schema.columns:
         if column.name in done or _kind(column.type_name) in ("BOOLEAN", "ENUM"):
             continue
         items = list(_open_items(column, schema))
-        unused += [] if items else [column.name]
+        unused += [] if items else [(column.name, bool(_COMPARABLE.fullmatch(column.type_name)))]
         why, found = suggested.get(column.name, ("", ()))
         yield from _remark(f"{_said(column.name)}: {why}") if why else ()
         yield from (f"    {item}" for item in found)
         yield from () if found else (f"    -- {item}" for item in items)
     yield from _remark(ROWS)
     yield f"    EXPECT ROWS {given.rows}," if given is not None and given.rows else f"    -- EXPECT ROWS {TODO},"
-    if unused:
-        more = ", .." if len(unused) > _MANY else ""
-        yield from _remark(
-            f"Neither grouped by nor added up as they are, being keys or of other types: "
-            f"{', '.join(map(_said, unused[:_MANY]))}{more}. They can be used in WHERE, and in count(DISTINCT ..)."
-        )
+    compared = [name for name, comparable in unused if comparable]
+    others = [name for name, comparable in unused if not comparable]
+    if compared:
+        yield from _remark(f"{COMPARED} {_names(compared)}.")
+    if others:
+        yield from _remark(f"{OTHERS} {_names(others)}.")
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(map(_said, columns[:_MANY])) + (", .." if len(columns) > _MANY else "")
 
 
 def _open_items(column: Column, schema: Schema) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dpduck.engine import about
 from dpduck.frontend.statements.kinds import CreatePolicy
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import quote_identifier
+from dpduck.owner.draft import COMPARED, OTHERS
 from dpduck.trusted.rows import reader
 from tests.support.clinics import Clinic, one_line
 
@@ -75,7 +76,7 @@ def test_what_the_schema_says_is_in_the_draft(open_clinic: Callable[..., Clinic]
         "-- DOMAIN admitted RANGE TODO TO TODO STEP MONTH WITH NULL",
     ):
         assert line in text
-    assert "visit_id, tags" in text and max(map(len, text.splitlines())) <= 100
+    assert f"{COMPARED[-5:]} visit_id." in text and "own: tags." in text and max(map(len, text.splitlines())) <= 100
     assert items(draft(clinic, "patients"))[1] == "PRIVACY UNIT id MAX ROWS 1,"
 
 
@@ -200,3 +201,52 @@ def test_a_table_is_looked_at_before_it_has_a_policy(clinic: Clinic) -> None:
     assert found["99 % of k have at most this many rows"][0] == 100
     assert found["99 % of x are at most"][0] == pytest.approx(248.75, abs=1)
     assert "privacy units" not in found
+
+
+TYPED = {
+    "k": "k = 7", "name": "name = 'a'", "u": "u = 'c0ffee00-0000-0000-0000-000000000000'", "ti": "ti < TIME '10:00'",
+    "iv": "iv = INTERVAL 1 DAY", "ts": "ts >= TIMESTAMP '2020-01-01'", "tm": "tm >= TIMESTAMP '2020-01-01'",
+    "tn": "tn >= TIMESTAMP '2020-01-01'", "st": "st.a = 1", "js": "js = '1'", "tz": "tz = '2020-01-01'",
+    "li": "li[1] = 1", "m": "m['a'] = 1", "b": "b = 'a'", "bi": "bi = '1'", "ar": "ar[1] = 1", "un": "un = 1",
+    "tt": "tt = '10:00:00'",
+}  # fmt: skip
+"""A condition about a column of each type."""
+
+
+def test_what_a_draft_says_of_other_types_is_so(open_clinic: Callable[..., Clinic]) -> None:
+    """Each statement that it names is typed: comparisons of the columns that it says WHERE compares, and of no others;
+    IS NULL and count of all.
+    """
+    clinic = open_clinic()
+    clinic.con.execute(
+        "CREATE TABLE t (id INTEGER, k INTEGER PRIMARY KEY, name VARCHAR UNIQUE, st STRUCT(a INTEGER), js JSON, "
+        "tz TIMESTAMPTZ, li INTEGER[], u UUID, m MAP(VARCHAR, INTEGER), b BLOB, ti TIME, iv INTERVAL, bi BIT, "
+        "ar INTEGER[2], un UNION(n INTEGER, s VARCHAR), ts TIMESTAMP_S, tm TIMESTAMP_MS, tn TIMESTAMP_NS, tt TIMETZ)"
+    )
+    clinic.dp("CREATE PRIVACY POLICY ON t (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 100))")
+    text = " ".join(" ".join(line.strip().removeprefix("--") for line in draft(clinic, "t").splitlines()).split())
+    compared = text.partition(COMPARED)[2].partition(".")[0].strip().split(", ")
+    others = text.partition(OTHERS)[2].partition(".")[0].strip().split(", ")
+    assert compared == ["name", "u", "ti", "iv", "ts", "tm", "tn"], "k is the unit's column of the draft"
+    assert {*compared, *others, "k"} == set(TYPED)
+    asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count({}) FROM t WHERE {}"
+    for name in [*compared, *others]:
+        clinic.dp(asked.format(name, f"{name} IS NULL"))
+    for name in ("k", *compared):
+        clinic.dp(asked.format("*", TYPED[name]))
+    for name in others:
+        assert "accepted:" in clinic.refused(asked.format("*", TYPED[name]))
+
+
+def test_codes_that_are_numbers_take_a_list(open_clinic: Callable[..., Clinic]) -> None:
+    """A draft says so where there are whole numbers; OTHER of numbers is refused with what keeps other values."""
+    clinic = open_clinic()
+    clinic.con.execute("CREATE TABLE t (name VARCHAR, sex INTEGER)")
+    assert "IN (1, 2)" in draft(clinic, "t")
+    head = "CREATE PRIVACY POLICY ON t (PRIVACY UNIT name MAX ROWS 1, BUDGET (epsilon = 1), DOMAIN sex IN (1, 2)"
+    for label in ("-1", "9"):
+        told = clinic.refused(f"{head} WITH OTHER {label})")
+        assert "of numbers RANGE .. WITH EDGES" in told
+    clinic.dp(f"{head})")
+    clinic.con.execute("CREATE TABLE u (name VARCHAR, town VARCHAR)")
+    assert "IN (1, 2)" not in draft(clinic, "u")

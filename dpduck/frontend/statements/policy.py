@@ -342,6 +342,8 @@ def _read_withs(reader: TokenReader, kind: str) -> tuple[bool, str | None, bool]
         if not with_null and reader.take_words("NULL"):
             with_null = True
         elif kind != "range" and other is None and reader.take_words("OTHER"):
+            if reader.at(TokenType.NUMBER) or reader.at(TokenType.DASH):
+                raise reader.unexpected("WITH OTHER of texts, with a quoted label; of numbers RANGE .. WITH EDGES")
             other = reader.string("a label") if reader.at(TokenType.STRING) else "OTHER"
         elif kind == "range" and reader.take_words("EDGES"):
             with_edges = True
