@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import duckdb
 
+from dpduck.database.attached import not_opened
 from dpduck.values.errors import DpduckError
 
 DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
@@ -29,13 +30,16 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.IOException as error:
-        if "lock" not in str(error):
-            raise click.ClickException(str(error).strip().split("\n", 1)[0]) from None
-        raise click.ClickException(
-            "another process has this database open, perhaps dpduck serve; accepted: ending it first, or asking it"
-        ) from None
+        raise click.ClickException(one_line(not_opened(error, _database_here()) or error)) from None
     except (DpduckError, duckdb.Error) as error:
         raise click.ClickException(one_line(error)) from None
+
+
+def _database_here() -> str:
+    """Returns the name of the database that the command is about."""
+    context = click.get_current_context(silent=True)
+    named = None if context is None else context.params.get("database")
+    return named.stem if isinstance(named, Path) else "that"
 
 
 def one_line(error: Exception) -> str:

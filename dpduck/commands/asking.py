@@ -20,7 +20,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
 from dpduck.commands.preparing import prepared_tables, preparing
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, counted, moment, print_findings, printed
-from dpduck.database.attached import StoreFiles, store_files
+from dpduck.database.attached import SERVED, WHEN_ENDED, StoreFiles, store_files
 from dpduck.engine.connection import connect, verify_store
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import in_sql, quote_identifier
@@ -41,6 +41,9 @@ RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_
 COMMENTED = {"ignore_unknown_options": True}
 """Of commands whose statement may begin with a comment of SQL, as what a draft prints does: it is no option."""
 
+BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""What some editors put before the first letter of a file."""
+
 MOST_NAMED = 20
 """Views that a refusal names."""
 
@@ -57,7 +60,7 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
 
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
     """
-    text = sys.stdin.read() if statement == "-" else statement
+    text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
     if is_of_views(text):
         with one_line_errors(), connect(database, store) as con:
             printed(con.sql(text), shape)
@@ -209,7 +212,7 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
         found = store_files(database, store).store
         if owner is not None or found is None:
-            raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
+            raise Refusal(SERVED, accepted=WHEN_ENDED)
         written = certify(found, verify_store(database, store), target)
         click.echo(f"{written.certificates} certificates of {written.entries} entries in {target}")
         click.echo(f"last link {written.head}")

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.database.attached import store_files
+from dpduck.database.attached import SERVED, WHEN_ENDED, store_files
 from dpduck.database.check import Distance
 from dpduck.engine.connection import connect
 from dpduck.publish.pictures import spec_of, svg
@@ -51,7 +51,7 @@ def compare(database: Path, table: str, store: Path | None, target: Path | None)
         served = owner_of_server(store_files(database, store))
         if served is not None:
             served.close()
-            raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
+            raise Refusal(SERVED, accepted=WHEN_ENDED)
         with connect(database, store) as connection:
             rows = connection.execute("FROM dp_compare(?)", [table]).fetchall()
         margins = [Distance(*row) for row in rows]

@@ -7,16 +7,15 @@ dpduck report: one page for whoever receives the numbers, with a picture of ever
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import duckdb
 
-from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.commands.printing import counted
-from dpduck.database.attached import store_files
+from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
+from dpduck.commands.printing import counted, printed
+from dpduck.database.attached import SERVED, WHEN_ENDED, store_files
 from dpduck.engine.connection import connect, prepare_alike, twin_database
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.publish.postgres import open_store
@@ -50,7 +49,7 @@ def report(
         if served is not None:
             served.close()
         if files.store is None or served is not None:
-            raise Refusal("the store is being served", accepted="the same when dpduck serve has ended")
+            raise Refusal(SERVED, accepted=WHEN_ENDED)
         with connect(database, store) as connection:
             policies, budgets, ledger = (
                 connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
@@ -89,14 +88,18 @@ def add(
 @principal.command(name="list")
 @DATABASE
 @STORE
-def list_principals(database: Path, store: Path | None) -> None:
-    """Print every principal, one JSON object a line."""
-    with one_line_errors():
+@FORMAT
+def list_principals(database: Path, store: Path | None, shape: str) -> None:
+    """Print every principal with what it may ask; --format json prints one JSON object a line."""
+    with one_line_errors(), duckdb.connect() as con:
+        con.execute("CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR)")
         for found in _book(database, store).all():
             share = None if found.share is None else str(found.share)
-            line = {"name": found.name, "share": share, "tables": found.tables}
-            until = {} if found.until is None else {"until": found.until.isoformat()}
-            click.echo(json.dumps(line | until))
+            tables = None if found.tables is None else list(found.tables)
+            until = None if found.until is None else found.until.isoformat()
+            con.execute("INSERT INTO principals VALUES (?, ?, ?, ?)", [found.name, share, tables, until])
+        if con.execute("FROM principals LIMIT 1").fetchall():
+            printed(con.sql("FROM principals"), shape)
 
 
 @principal.command()

@@ -9,6 +9,7 @@ a private row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from dpduck.database.cursors import PREFIX, OpenCursor, SandboxAnswers
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.values.errors import Refusal, StoreError
 
+SERVED = "the database is in use by dpduck serve"
+WHEN_ENDED = "the same when that has ended"
 STORE_NAME = "private"
 STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever wrote it
 
@@ -32,6 +35,22 @@ class StoreFiles:
 
     store: Path | None
     secrets: Path | None
+
+
+def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> StoreError | None:
+    """Returns why a file cannot be opened: a newer DuckDB wrote it, or it is in use; None for other reasons.
+
+    name: the file's without its ending, in a statement that copies it.
+    """
+    if "version number" in str(error):
+        return StoreError(
+            f"{what} was written by a newer DuckDB than {duckdb.__version__}, which is installed here; accepted: "
+            f"a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); "
+            f"COPY FROM DATABASE {quote_identifier(name)} TO copy"
+        )
+    if re.search(r"\block\b", str(error)) is None:  # of a file that is damaged DuckDB says which block is
+        return None
+    return StoreError(f"{what} is in use by another process, perhaps dpduck serve; accepted: {WHEN_ENDED}")
 
 
 def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
@@ -47,6 +66,17 @@ def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
     if database is not None and path.resolve() == database.resolve():
         raise Refusal("the store is the database itself", accepted="another file for the store")
     return StoreFiles(path, path.with_name(f"{path.stem}_secrets"))
+
+
+def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuses a connection of a store: it would be given a store of its own, and nothing to protect."""
+    here = "database_name = current_database() AND schema_name = 'dpduck'"
+    schemas = connection.execute(f"SELECT 1 FROM duckdb_schemas() WHERE {here}").fetchall()
+    of_store = f"SELECT 1 FROM duckdb_tables() WHERE {here} AND table_name = 'releases'"
+    if schemas and connection.execute(of_store).fetchall():
+        file = database_file(connection)
+        name = "database" if file is None else file.stem.removesuffix("_private")
+        raise Refusal("this is a store, which lies beside a database", accepted=f"that database, such as {name}.duckdb")
 
 
 def database_file(connection: duckdb.DuckDBPyConnection) -> Path | None:
@@ -85,7 +115,7 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
                 "the store cannot be written: it, or the disk that it is on, is read-only for this user; "
                 "accepted: a copy on another disk (dpduck publish gives released tables that anybody can read)"
             ) from None
-        raise StoreError(
+        raise not_opened(error, STORE_NAME, "the store") or StoreError(
             "the store cannot be opened: it is no DuckDB file, or another process has it open; "
             "accepted: the file that dpduck made, in one process at a time"
         ) from None

@@ -161,8 +161,8 @@ def _require_own(view: StoredRelease, caller: Caller, accepted: str) -> None:
 
 def require_view_name(name: str) -> None:
     """Refuses names that no private view may have; accepted are words that are file names too, and not dpduck's own."""
-    if not _VIEW_NAME.fullmatch(name) or name.lower().startswith(("release_", "dpduck_")):
-        raise Refusal(
-            f"the name {name[:40]!r} is not free for a view",
-            accepted="up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_",
-        )
+    accepted = "up to 100 letters, digits and _, not beginning with a digit, release_ or dpduck_"
+    if not _VIEW_NAME.fullmatch(name):
+        raise Refusal(f"{name[:40]!r} cannot be the name of a view", accepted=accepted)
+    if name.lower().startswith(("release_", "dpduck_")):
+        raise Refusal(f"the name {name[:40]!r} is not free for a view", accepted=accepted)

@@ -119,11 +119,25 @@ COLUMNS = (
 )  # fmt: skip
 
 
+MOST_PARTS, _QUOTES = 3, frozenset("'\"")
+"""Of a name: database.schema.table; and what it can only have in quotes."""
+
+
 def named_table(text: str) -> TableName:
-    """Returns the one name of a table that a text holds."""
+    """Returns the one name of a table that a text holds: as SQL writes it, or with its blanks and without quotes.
+
+    >>> named_table('"a b".c').parts, named_table("a b.c").parts
+    (('a b', 'c'), ('a b', 'c'))
+    """
     reader = TokenReader(text, bounded_tokens(text))
-    name = reader.table_name()
-    reader.expect_end()
+    try:
+        name = reader.table_name()
+        reader.expect_end()
+    except Refusal:
+        parts = tuple(text.strip().split("."))
+        if len(parts) > MOST_PARTS or _QUOTES & set(text) or not all(map(str.strip, parts)):
+            raise
+        return TableName(parts)
     return name
 
 

@@ -16,7 +16,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.attached import STORE_NAME, StoreFiles, attach_store, database_file, detach_store, store_files
+from dpduck.database.attached import (
+    STORE_NAME,
+    StoreFiles,
+    attach_store,
+    database_file,
+    detach_store,
+    require_no_store,
+    store_files,
+)
 from dpduck.database.cursors import Connections, OpenCursor
 from dpduck.database.twin_files import TwinFiles
 from dpduck.engine.engine import Engine
@@ -128,6 +136,7 @@ def load(
     Loading on a further connection of the same database keeps dpduck working there when the first one is closed. In a
     read-only database the functions are temporary, so that each of its connections and cursors has to be loaded.
     """
+    require_no_store(connection)
     files = store_files(database_file(connection), store)
     with _LOADING:
         attached = attach_store(connection, files)

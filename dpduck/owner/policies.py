@@ -23,7 +23,7 @@ from dpduck.frontend.statements.kinds import (
     PreparePolicy,
     UnitClause,
 )
-from dpduck.frontend.text.names import TableName, fold, require_plain_names
+from dpduck.frontend.text.names import TableName, fold, quote_text, require_plain_names
 from dpduck.frontend.text.positions import meant_or
 from dpduck.owner.domains import build_clamp, build_domain, column_of, notes, spread
 from dpduck.owner.periods import (
@@ -126,7 +126,9 @@ class OwnerDesk:
         bare = Policy(table, unit, budget, (), (), None, None, 0, epoch)
         done, prepared = self._put(self._changed(bare, statement.clauses, columns))
         done += notes(statement.clauses, columns, table)
-        return f"{done}; dp_check('{table.table}') tells what its answers leave out{prepared}"
+        short = TableName((table.table,))
+        name = short if self.catalog.resolve(short) == table else table
+        return f"{done}; dp_check({quote_text(str(name))}) tells what its answers leave out{prepared}"
 
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
         table = self._table(statement.table)
@@ -181,6 +183,13 @@ class OwnerDesk:
         return policy
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
+        """Returns the privacy unit that a clause says; a refusal points at the clause."""
+        try:
+            return self._unit_of(table, clause, columns)
+        except Refusal as error:
+            raise error.at(clause.position) from None
+
+    def _unit_of(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
         period = self._period(table, clause, columns)
         if clause.columns:
             names = [column_of(name, columns, clause).name for name in clause.columns]

@@ -40,6 +40,7 @@ KEY = re.compile(
     re.DOTALL | re.ASCII,
 )  # what is charged of a unit by periods: its rows from a day on to before another, or in every period
 
+ACCEPTED = "the folder that dpduck certify --to made"
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 Price = tuple[Fraction | None, Fraction, Fraction]  # epsilon (None: not pure), rho, delta
 Part = dict[str, Any]
@@ -380,7 +381,10 @@ def main(words: list[str]) -> int:
     reader.add_argument("bundle", nargs="?", type=Path, default=Path(__file__).parent)
     reader.add_argument("--head", metavar="LINK", help="the last link, as the owner published it")
     read = reader.parse_args(words)
-    bundle = json.loads((read.bundle / "certificates.json").read_text("utf-8"))
+    try:
+        bundle = json.loads((read.bundle / "certificates.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        reader.error(f"{read.bundle} is no bundle that can be read ({type(error).__name__}); accepted: {ACCEPTED}")
     wrong = [f"WRONG: {line}\n" for line in check(bundle, read.head)]
     sys.stdout.writelines(wrong)
     if wrong:

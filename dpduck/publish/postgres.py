@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import duckdb
 
+from dpduck.database.attached import not_opened
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.values.errors import Refusal, StoreError
@@ -53,11 +54,9 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
         connection.execute(f"ATTACH {quote_text(str(store))} AS store (READ_ONLY)")
     except duckdb.Error as error:
         connection.close()
-        if "lock" in str(error) or "already attached" in str(error):
-            raise StoreError(
-                "the store is open, here or in another process (dpduck serve?); accepted: publishing when it is closed"
-            ) from None
-        raise StoreError(
+        if "already attached" in str(error):
+            raise StoreError("the store is open in this process; accepted: publishing when it is closed") from None
+        raise not_opened(error, store.stem, "the store") or StoreError(
             "the store cannot be read: it is no DuckDB file; accepted: the file <name>_private.duckdb"
         ) from None
     return connection

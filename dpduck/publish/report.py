@@ -24,6 +24,7 @@ from dpduck.publish.pictures import Rows, chart, shape_of, svg
 from dpduck.publish.postgres import PublishedView, metadata_sql, published_views
 from dpduck.values.errors import Refusal
 
+PAGES = (".html", ".htm")
 MOST_ROWS = 300
 """Of a view that the page lists; a longer one is in the published files."""
 
@@ -68,7 +69,9 @@ def require_pictures() -> None:
 
 
 def require_place(target: Path, made: str) -> None:
-    """Refuses a file that is there already and is no page of this kind."""
+    """Refuses a file that is there already and is no page of this kind, and a name that is not a page's."""
+    if target.suffix.lower() not in PAGES:
+        raise Refusal(f"{target.name} would be a page of HTML", accepted=str(target.with_suffix(".html")))
     if target.exists() and not (target.is_file() and generator(made).encode() in target.read_bytes()[:2000]):
         raise Refusal(
             f"{target.name} is in the way", accepted=f"a new file, or one that {made.rsplit(maxsplit=1)[-1]} made"

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.attached import STORE_NAME, store_files
+from dpduck.database.attached import STORE_NAME, not_opened, store_files
 from dpduck.database.cursors import Ceiling
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.engine.connection import attach_known, load
@@ -324,13 +324,7 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection:
             },
         )
     except duckdb.Error as error:
-        if "version number" in str(error):
-            raise StoreError(
-                f"the database was written by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: "
-                "a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'); "
-                f"COPY FROM DATABASE {quote_identifier(database.stem)} TO copy"
-            ) from None
-        raise StoreError(
+        raise not_opened(error, database.stem) or StoreError(
             "the database cannot be opened: it is no DuckDB file, or another process writes to it; "
             "accepted: a DuckDB file that no other process has open for writing"
         ) from None

@@ -319,6 +319,10 @@ def test_a_principal_is_for_tables_that_have_a_policy(clinic: Path) -> None:
     assert run("principal", "list", clinic).output == ""
     for name, table in (("bob", "visits"), ("carol", "Main.Visits,visits")):
         assert run("principal", "add", clinic, name, "--tables", table).output.startswith("dpduck_")
+    listed = run("principal", "list", clinic)
+    assert listed.exit_code == 0 and "│ bob" in listed.output
+    first, _ = rows("principal", "list", clinic)
+    assert first == {"name": "bob", "share": None, "tables": ["visits"], "until": None}
 
 
 def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,12 +360,11 @@ def test_a_database_that_another_process_has_open(clinic: Path) -> None:
         other.communicate(b"\n")
     assert refused.exit_code == 1
     assert refused.output == (
-        "Error: another process has this database open, perhaps dpduck serve; accepted: ending it first, or asking it\n"
+        "Error: the database is in use by another process, perhaps dpduck serve; accepted: "
+        "the same when that has ended\n"
     )
     assert unpublished.exit_code == 1
-    assert unpublished.output == (
-        "Error: the store is open, here or in another process (dpduck serve?); accepted: publishing when it is closed\n"
-    )
+    assert unpublished.output == refused.output.replace("the database", "the store")
 
 
 def test_a_statement_from_standard_input(clinic: Path) -> None:

@@ -84,7 +84,7 @@ def test_the_second_process_is_told_in_one_line(open_clinic: OpenClinic, clinic_
         "except dpduck.StoreError as error: print(error)"
     )
     told = in_another_process(code, tmp_path / "other.duckdb", clinic_file.with_name("clinic_private.duckdb"))
-    assert told.startswith("the store cannot be opened") and "accepted:" in told and told.count("\n") == 1
+    assert told.startswith("the store is in use by another process") and "accepted:" in told and told.count("\n") == 1
 
 
 def test_a_second_connection_to_the_same_file(open_clinic: OpenClinic, clinic_file: Path) -> None:

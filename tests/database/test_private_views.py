@@ -125,7 +125,8 @@ def test_odd_names(clinic: Clinic) -> None:
     """A view's name is a word that may be a file's name too: quotes, dots and commands in it are refused, uncharged."""
     for name in ('a "b"; DROP TABLE visits; --', "../etc", "a.b", "dpduck_x", "1a", "\u2603", "x" * 101, " "):
         quoted = '"' + name.replace('"', '""') + '"'
-        assert "not free" in clinic.refused(VIEW.replace("by_ward", quoted))
+        refused = clinic.refused(VIEW.replace("by_ward", quoted))
+        assert "not free" in refused if name == "dpduck_x" else "cannot be the name of a view" in refused
     clinic.dp(VIEW.replace("by_ward", '"Select"'))
     assert clinic.value('SELECT count(*) FROM private."Select"') == 6
     clinic.dp('DROP PRIVATE VIEW "select"')

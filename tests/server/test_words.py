@@ -41,7 +41,9 @@ def test_a_file_of_a_newer_duckdb_is_named(
         raise duckdb.IOException(f"IO Error: {said}")
 
     monkeypatch.setattr("dpduck.server.local_vault.duckdb.connect", refused)
-    with pytest.raises(StoreError, match=f"by a newer DuckDB than {duckdb.__version__}, which serves it; accepted: a"):
+    with pytest.raises(
+        StoreError, match=f"by a newer DuckDB than {duckdb.__version__}, which is installed here; accepted: a"
+    ):
         LocalVault(database)
 
 

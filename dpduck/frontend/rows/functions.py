@@ -72,7 +72,11 @@ _SPECIFIC: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.TableSample, "SAMPLE is refused", "all rows"),
     (exp.Unnest, "unnest is refused", "rows as they are"),
     (exp.Window, "a window over private rows is refused", "a window over the answers: rank() OVER (ORDER BY count(*))"),
-    (exp.Exists, "EXISTS is refused", "a join with a declared public table"),
+    (
+        exp.Exists,
+        "EXISTS is refused",
+        "a join with a declared public table, or a SEMI JOIN or ANTI JOIN of a table with the same privacy unit",
+    ),
     (exp.Subquery, "a subquery in an expression is refused", "a join with a declared public table, or literals"),
     (exp.Query, "a subquery in an expression is refused", "a join with a declared public table, or literals"),
     (exp.Star, "* inside an expression is refused", "count(*) or a column"),

@@ -65,7 +65,7 @@ CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT word REFERENCES patients MAX ROWS
 
 -- title: REFERENCES a table that does not exist
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT word REFERENCES people.id MAX ROWS 1, BUDGET (epsilon = 1))
--- refused: line 1, column 26: there is no table 'people'; accepted: an existing table
+-- refused: line 1, column 48: there is no table 'people'; accepted: an existing table
 
 -- title: REFERENCES a column that does not exist
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT word REFERENCES patients.name MAX ROWS 1, BUDGET (epsilon = 1))
@@ -451,26 +451,26 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 -- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
 -- before: sql CREATE TABLE doses (stay INTEGER)
 CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
--- refused: line 1, column 26: memory.main.stays.id is not a key: rows of two units could share one value; accepted: a PRIMARY KEY or UNIQUE constraint on id alone (ALTER TABLE .. ADD PRIMARY KEY), or a column with the unit itself
+-- refused: line 1, column 46: memory.main.stays.id is not a key: rows of two units could share one value; accepted: a PRIMARY KEY or UNIQUE constraint on id alone (ALTER TABLE .. ADD PRIMARY KEY), or a column with the unit itself
 
 -- title: a reference of another type
 -- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)
 -- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
 -- before: sql CREATE TABLE doses (stay VARCHAR)
 CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
--- refused: line 1, column 26: stay is VARCHAR, memory.main.stays.id is INTEGER; accepted: a reference of the same type
+-- refused: line 1, column 46: stay is VARCHAR, memory.main.stays.id is INTEGER; accepted: a reference of the same type
 
 -- title: a reference to a key that texts of two spellings share
 -- before: sql CREATE TABLE stays (id VARCHAR COLLATE NOCASE PRIMARY KEY, patient INTEGER)
 -- before: CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 2)
 -- before: sql CREATE TABLE doses (stay VARCHAR)
 CREATE PRIVACY POLICY ON doses (PRIVACY UNIT stay REFERENCES stays.id MAX ROWS 5)
--- refused: line 1, column 26: a COLLATION makes keys equal that are different texts; accepted: memory.main.stays without COLLATE
+-- refused: line 1, column 46: a COLLATION makes keys equal that are different texts; accepted: memory.main.stays without COLLATE
 
 -- title: a reference to a table that protects single rows
 -- before: sql CREATE TABLE doses (visit INTEGER)
 CREATE PRIVACY POLICY ON doses (PRIVACY UNIT visit REFERENCES visits.patient_id MAX ROWS 5)
--- refused: line 1, column 26: the policy of memory.main.visits protects single rows; accepted: PRIVACY UNIT column in that policy
+-- refused: line 1, column 46: the policy of memory.main.visits protects single rows; accepted: PRIVACY UNIT column in that policy
 
 -- title: a parent declared after its child
 -- before: sql CREATE TABLE stays (id INTEGER PRIMARY KEY, patient INTEGER)

@@ -156,11 +156,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 
 -- title: EXISTS
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE note = 'note 1') GROUP BY sex
--- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table
+-- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table, or a SEMI JOIN or ANTI JOIN of a table with the same privacy unit
 
 -- title: EXISTS without a condition
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards) GROUP BY sex
--- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table
+-- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table, or a SEMI JOIN or ANTI JOIN of a table with the same privacy unit
 
 -- title: EXISTS with a condition on public rows alone
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards WHERE name = ward AND region = 'north') GROUP BY sex
@@ -168,11 +168,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits
 
 -- title: NOT EXISTS over private rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE NOT EXISTS (SELECT 1 FROM visits AS v WHERE v.ward = visits.ward) GROUP BY sex
--- refused: line 1, column 92: EXISTS is refused; accepted: a join with a declared public table
+-- refused: line 1, column 92: EXISTS is refused; accepted: a join with a declared public table, or a SEMI JOIN or ANTI JOIN of a table with the same privacy unit
 
 -- title: EXISTS over a LIMIT
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits WHERE EXISTS (SELECT 1 FROM wards WHERE name = ward LIMIT 1) GROUP BY sex
--- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table
+-- refused: line 1, column 88: EXISTS is refused; accepted: a join with a declared public table, or a SEMI JOIN or ANTI JOIN of a table with the same privacy unit
 
 -- title: a second reference in HAVING
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM visits GROUP BY sex HAVING count(*) > (SELECT count(*) FROM secrets)
