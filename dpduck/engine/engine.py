@@ -283,7 +283,24 @@ class Engine:
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysed:
-        """Analyses a statement. known: its earlier analysis, which holds while public facts are the same."""
+        """Analyses a statement. known: its earlier analysis, which holds while public facts are the same.
+
+        A statement that was paid for while a tree was the default of quantiles is still that statement.
+        """
+        read = self._read(statement, text, box, caller, known)
+        request, before = read.analysis.request, read.analysis.request.with_a_tree()
+        if before is None or self._is_paid(request) or not self._is_paid(before):
+            return read
+        return replace(read, analysis=replace(read.analysis, request=before))
+
+    def _is_paid(self, request: Request) -> bool:
+        """Tells whether a request was ever charged for, whatever became of it."""
+        asked = self._releases.asked(request.digest())
+        return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
+
+    def _read(
+        self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None
+    ) -> Analysed:
         with self._open_cursor() as cursor, self._policies.shadows.looked_for(cursor, self._open_cursor) as looked:
             cursor.execute("BEGIN TRANSACTION READ ONLY")  # one snapshot: a public table may change meanwhile
             catalog = Catalog(cursor, self._policies, box, caller, looked)
@@ -308,8 +325,10 @@ class Engine:
 
     def _is_answered(self, read: Analysed, caller: Caller) -> bool:
         request = read.analysis.request
-        digest = reuse_digest(request, caller) if read.analysis.reuse else request.digest()
-        return self._releases.by_digest(digest) is not None
+        if read.analysis.reuse:
+            return self._releases.by_digest(reuse_digest(request, caller)) is not None
+        asked = (request, request.with_a_tree())
+        return any(one is not None and self._releases.by_digest(one.digest()) is not None for one in asked)
 
     def _ask(self, statement: AskStatement, text: str, caller: Caller, known_before: Analysed | None) -> str:
         with Sandbox(self._answered) as box:

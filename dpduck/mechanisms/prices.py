@@ -72,7 +72,8 @@ class AggregateError:
     """What is foreseen of one aggregate. rows: of a cell in the finest table; typical, worst: standard errors.
 
     rank: of a quantile of a tree, the standard error of its rank, in rows. by_rows: where the rows of a cell are not
-    known, the standard error times them. None is what nothing public tells.
+    known, the standard error times them. None is what nothing public tells: of averages, variances and quantiles the
+    error of the smallest cell.
     """
 
     text: str
@@ -94,9 +95,17 @@ def errors_listing(lines: Sequence[AggregateError]) -> str:
     """dp_errors, narrow: four significant digits are more than a foreseen error has."""
     rows: list[list[Value]] = []
     for one in lines:
-        note = None if one.worst is not None else f"{by_rows(one.by_rows)}; EXPECT ROWS of the policy puts figures here"
-        rows.append([one.text, one.cells, one.rows, *map(_short, (one.typical, one.worst)), note])
+        rows.append([one.text, one.cells, one.rows, *map(_short, (one.typical, one.worst)), _note(one)])
     return rows_sql(ERRORS, rows)
+
+
+def _note(one: AggregateError) -> str | None:
+    """Says what an error depends on, where a figure is missing: in words, or as a number over a cell's n rows."""
+    if one.worst is not None:
+        return None
+    if one.typical is None:
+        return f"{by_rows(one.by_rows)}; EXPECT ROWS of the policy puts figures here"
+    return None if one.by_rows is None else f"{float(f'{one.by_rows:.3g}'):.15g}/n"
 
 
 def by_rows(times: float | None) -> str:
@@ -111,8 +120,9 @@ def _short(number: float | None) -> float | None:
 
 
 def worst_of(lines: Sequence[AggregateError]) -> float | None:
-    """Returns the largest error that is foreseen; None where none is."""
-    return max((one.worst for one in lines if one.worst is not None), default=None)
+    """Returns the largest error that is foreseen, of even cells where nothing says more; None where none is."""
+    foreseen = [one.typical if one.worst is None else one.worst for one in lines]
+    return max((error for error in foreseen if error is not None), default=None)
 
 
 def drowned(counts: bool, worst: float | None, expect_rows: int | None) -> str:

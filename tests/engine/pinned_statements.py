@@ -48,7 +48,11 @@ def every_mechanism(price: str) -> list[str]:
         asked(f"{price}, budgets = 'uniform', strategy = 'F'", f"{cube} MARGINALS (2, sex, age, ward)"),
         asked(price, "age, count(*) AS n FROM visits GROUP BY RANGES(age)"),
         asked(price, "sex, sum(age) AS s, count(*) AS n, avg(age) AS a, stddev_pop(age) AS d FROM visits GROUP BY sex"),
-        asked(price, "sex, quantile_cont(age, 0.5) AS q, count(DISTINCT ward) AS w FROM visits GROUP BY sex"),
+        # named since another mechanism is the default: the digest is that of the statement without the option before
+        asked(
+            f"{price}, quantiles = 'tree'",
+            "sex, quantile_cont(age, 0.5) AS q, count(DISTINCT ward) AS w FROM visits GROUP BY sex",
+        ),
         asked(price, "sex, count(*) FILTER (WHERE age > 30) AS n FROM visits GROUP BY ROLLUP (sex)"),
         f"CREATE PRIVATE TABLE asked_t OPTIONS ({price}, mechanism = 'mwem', rows = 10) "
         "AS SELECT sex, age, ward FROM visits WORKLOAD MARGINALS (2)",

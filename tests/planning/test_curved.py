@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.mechanisms.cubes.recover import quantile
 from dpduck.planning.ranges.buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.ranges.sets import plan_range_sets
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, deviation_of, rescaled, variance_of
+from dpduck.planning.recovery.quantiles import quantile
 from dpduck.planning.recovery.recover import recover_sets
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray

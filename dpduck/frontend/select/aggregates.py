@@ -15,7 +15,7 @@ from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import Options
 from dpduck.frontend.select.private_keys import COUNTED, ONE_PER_GROUP
-from dpduck.frontend.select.request import Aggregate, Key, Operand, Treatment
+from dpduck.frontend.select.request import TREE, Aggregate, Key, Operand, Treatment
 from dpduck.frontend.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
 from dpduck.frontend.text.dialect import BOUNDS
 from dpduck.frontend.text.names import fold
@@ -387,8 +387,13 @@ def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Seq
             f"{len(treatment.aggregate_weights)} aggregate_weights for {len(aggregates)} aggregates",
             f"one weight for each of {', '.join(one.text[:40] for one in aggregates[:6])}",
         )
-    if treatment.quantiles != Treatment.quantiles and not any(one.function == "quantile" for one in aggregates):
+    said = treatment.quantiles != Treatment.quantiles or not treatment.quantile_intervals
+    if said and not any(one.is_quantile for one in aggregates):
         raise refusal(place, "quantiles says how quantiles are measured, and none is asked", "median(column)")
+    if treatment.quantiles == TREE and not treatment.quantile_intervals:
+        raise refusal(
+            place, "a tree has its intervals for nothing", "quantile_intervals = FALSE without quantiles = 'tree'"
+        )
     alone = [one for one in aggregates if one.function in ("quantile", "distinct")]
     if alone and (any(key.shape for key in keys) or treatment.strategy_table):
         raise refusal(

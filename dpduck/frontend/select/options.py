@@ -11,7 +11,17 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.select.request import SUMMARY_OPTIONS, Price, Summary, Target, Treatment, read_summary
+from dpduck.frontend.select.request import (
+    AUTO,
+    CHOICE,
+    SUMMARY_OPTIONS,
+    TREE,
+    Price,
+    Summary,
+    Target,
+    Treatment,
+    read_summary,
+)
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, Value, read_given
 from dpduck.frontend.text.positions import OPTIONS as OLDER_OPTIONS
@@ -48,7 +58,8 @@ TABLE = (
     Option("strategy_table", "text", "a declared public table with a matrix of one's own"),
     Option("aggregate_weights", "numbers", "how much each aggregate matters", most=Fraction(10**6), what="a weight",
            accepted=_WEIGHTS.format("aggregate_weights", "aggregate")),
-    Option("quantiles", "choice", "how quantiles are measured", choices=("tree", "choice")),
+    Option("quantiles", "choice", "how quantiles are measured", choices=(AUTO, TREE, CHOICE)),
+    Option("quantile_intervals", "flag", "FALSE: chosen quantiles have all of the price, and no intervals"),
     Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
     Option("reuse", "flag", "combined with all that is known of the same rows"),
     Option("ahead", "number", "how many times its price a target with reuse may pay, for later statements", Fraction(1),
@@ -58,7 +69,7 @@ TABLE = (
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
-    "strategy_table", "aggregate_weights", "quantiles", "form", "reuse", "ahead",
+    "strategy_table", "aggregate_weights", "quantiles", "quantile_intervals", "form", "reuse", "ahead",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -127,6 +138,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             planning_seconds=given.number("planning_seconds") or Treatment.planning_seconds,
             strategy_table=given.text("strategy_table"),
             quantiles=given.choice("quantiles"),
+            quantile_intervals="quantile_intervals" not in given or given.flag("quantile_intervals"),
         ),
         target,
         selection,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -18,6 +18,8 @@ from dpduck.frontend.text.options import Given, Option, Value
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.privacy import Charge
 
+AUTO, TREE, CHOICE = "auto", "tree", "choice"
+"""What the option quantiles says, and names of their measures."""
 METHODS = (
     "auto", "filter", "filter_one_sided", "threshold", "priority", "filter_threshold", "filter_priority", "sketch",
     "geometric",
@@ -46,7 +48,7 @@ NAMES = tuple(option.name for option in SUMMARY_OPTIONS)
 _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority")
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
-    "aggregate_weights", "quantiles",
+    "aggregate_weights", "quantiles", "quantile_intervals",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {
@@ -221,6 +223,11 @@ class Aggregate:
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
+    def is_quantile(self) -> bool:
+        """Tells whether it is a quantile, a minimum or a maximum."""
+        return self.function == "quantile"
+
+    @property
     def curved(self) -> bool:
         """Tells whether its error depends on the answer: intervals are then stored, not computed from noise alone."""
         return self.function not in ("count", "sum", "distinct")
@@ -233,7 +240,9 @@ class Treatment:
     weights: one per grouping set, the vector a of the paper; none for all alike. planning_seconds: for searches.
     strategy_table: a declared public table that holds the strategy's matrix.
     aggregate_weights: one per aggregate, in the order in which they are first written; none for all alike.
-    quantiles: 'tree', or 'choice' for those that are the only one of their column; no part of the digest where a tree.
+    quantiles: 'tree', 'choice' for those that are the only one of their column, or 'auto' for what errs less; no part
+        of the digest where a tree, or where none is asked.
+    quantile_intervals: whether chosen quantiles pay for intervals; no part of the digest where they do.
     evenly: the error of the worst cell is made least, not the sum of all; no part of the digest where it is not.
     """
 
@@ -246,7 +255,8 @@ class Treatment:
     planning_seconds: Fraction = Fraction(2)
     strategy_table: str = ""
     aggregate_weights: tuple[Fraction, ...] = ()
-    quantiles: str = "tree"
+    quantiles: str = "auto"
+    quantile_intervals: bool = True
     evenly: bool = False
 
     @property
@@ -382,14 +392,32 @@ class Request:
         if not question.own:
             del told["own"]
         told["aggregates"] = [_fields(aggregate, "text") for aggregate in question.aggregates]
-        usual = ["quantiles"] * (treatment.quantiles == Treatment.quantiles) + ["evenly"] * (not treatment.evenly)
-        told["treatment"] = _fields(treatment, *usual)
+        told["treatment"] = _fields(treatment, *self._usual())
         if price.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del told[found]
             told["target"] = _fields(price.target, "least")
         canonical = json.dumps(told, sort_keys=True, default=lambda x: _fields(x) if is_dataclass(x) else str(x))
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _usual(self) -> list[str]:
+        """Lists the fields of its treatment that are as in the versions before there were such: no part of a digest."""
+        treatment, asked = self.question.treatment, any(one.is_quantile for one in self.question.aggregates)
+        usual = {
+            "quantiles": treatment.quantiles == TREE or not asked,
+            "quantile_intervals": treatment.quantile_intervals,
+            "evenly": not treatment.evenly,
+        }
+        return [name for name, held in usual.items() if held]
+
+    def with_a_tree(self) -> Request | None:
+        """Returns what the same text asked for while trees were the default; None where that is the same request."""
+        treatment = self.question.treatment
+        written = treatment.quantiles != AUTO or not treatment.quantile_intervals
+        if written or not any(one.is_quantile for one in self.question.aggregates):
+            return None
+        before = replace(treatment, quantiles=TREE)
+        return replace(self, question=replace(self.question, treatment=before))
 
 
 def _fields(record: object, *aside: str) -> dict[str, object]:

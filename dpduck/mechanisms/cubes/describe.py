@@ -11,21 +11,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import inf, isfinite, prod, sqrt
+from math import hypot, inf, isfinite, prod, sqrt
 
 import numpy as np
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import Aggregate, Key, Request
+from dpduck.frontend.select.request import AUTO, CHOICE, TREE, Aggregate, Key, Request
 from dpduck.frontend.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
-from dpduck.mechanisms.cubes.measures import CHOICE, Measure, Use, is_chosen
+from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import (
     AnyPlan,
     CubePlan,
     MeasurePlan,
     measured_plan,
     plans_at,
+    rule_of,
     tree_buckets,
     with_rivals,
 )
@@ -34,6 +35,7 @@ from dpduck.mechanisms.prices import AggregateError, by_rows
 from dpduck.planning.choose import spelled_out
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
+from dpduck.planning.recovery.quantiles import bounds_of, rank_deviations
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.counting import job_sql
 from dpduck.trusted.private.door import charged
@@ -74,7 +76,7 @@ def _lines(found: CubePlan, expect_rows: int | None) -> list[AggregateError]:
 def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None) -> AggregateError:
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
-    tree = measured.measure.form == "tree"
+    tree = measured.measure.form == TREE
     rank = sqrt(max(float(table.max()) for table in variances)) if tree else None
     queries = 2 * tree_buckets(found.request.question, measured.measure).count - 1 if tree else 1
     sizes = [table.size // queries for table in variances]
@@ -83,8 +85,8 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
         size = float(sum(weight * weight for weight in use.weights))
         parts = [size * table for table in variances]
     elif expect_rows is None:
-        times = max(_by_rows(found, one, measured, table) or inf for table in variances)
-        return AggregateError(one.text, sum(sizes), None, None, None, rank, times if isfinite(times) else None)
+        most = max(_by_rows(found, one, measured, table) or inf for table in variances)
+        return AggregateError(one.text, sum(sizes), None, None, None, rank, most if isfinite(most) else None)
     else:
         parts = [
             np.full(size, _curved_error(found, one, measured, table, expect_rows / size) ** 2)
@@ -92,7 +94,10 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
         ]
     together = np.concatenate(parts)
     typical, worst = sqrt(float(together.mean())), sqrt(float(together.max()))
-    return AggregateError(one.text, sum(sizes), rows, typical, worst, rank)
+    if use.weights or sum(sizes) == 1:
+        return AggregateError(one.text, sum(sizes), rows, typical, worst, rank)
+    times = _by_rows(found, one, measured, max(variances, key=len))
+    return AggregateError(one.text, sum(sizes), rows, typical, None, rank, times)
 
 
 def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
@@ -100,22 +105,40 @@ def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table:
     measure, operand = measured.measure, one.operand
     if operand is None:
         return 0.0
-    width = float(operand.high - operand.low)
-    if measured.choices:
-        return max(measured.choices[0].deviation(rows) * width, float(operand.step) / sqrt(12))
-    if one.function == "quantile":
-        count = tree_buckets(found.request.question, measure).count
-        below = rows * np.arange(1, count) / count
-        answers = [np.concatenate([below, rows - below, [rows]])[None, :]]
-        noise = table.reshape(-1, 2 * count - 1).max(axis=0)
-    else:
-        whole = float(measure.steps**measure.degree)
-        answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
-        noise = np.array([table.max()])
-    answer = curved(found, one, measured, answers, noise)
+    if one.is_quantile:
+        return _quantile_error(found, one, measured, table, rows)
+    whole = float(measure.steps**measure.degree)
+    answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
+    answer = curved(found, one, measured, answers, np.array([table.max()]))
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     told = float(answer.stderrs[0])
     return min(told, possible) if isfinite(told) else possible
+
+
+def _quantile_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
+    """Returns the same of a quantile, at least that of a bucket: where in one it lies is not known.
+
+    A quantile lies between two rows. An end has the distance of the value that is taken for it, and its rank's noise.
+    """
+    buckets = tree_buckets(found.request.question, measured.measure)
+    width, least = float(buckets.width * buckets.count), float(buckets.width) / sqrt(12)
+    gap = width / max(rows, 1.0) / sqrt(3)
+    if measured.choices:
+        return min(max(hypot(measured.choices[0].deviation(rows) * width, gap), least), width)
+    below = rows * np.arange(1, buckets.count) / buckets.count
+    answers = np.concatenate([below, rows - below, [rows]])[None, :]
+    noise = table.reshape(-1, answers.size).max(axis=0)
+    answer = curved(found, one, measured, [answers], noise)
+    if not isfinite(float(answer.estimates[0])):
+        return width / sqrt(12)
+    if isfinite(float(answer.stderrs[0])):
+        return min(max(hypot(float(answer.stderrs[0]), gap), least), width)
+    lowest, highest = bounds_of(buckets)
+    inward = abs(float(answer.estimates[0]) - (highest if one.fraction else lowest))
+    ranks = rank_deviations(noise[None, :], float(one.fraction or 0), buckets.count - 1)[0]
+    place = min(int(inward / float(buckets.width)), buckets.count - 2)
+    rank = float(ranks[-1 - place if one.fraction else place])
+    return max(min(hypot(inward, rank / rows * width), width), least)
 
 
 def _by_rows(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray) -> float | None:
@@ -219,7 +242,7 @@ def _unknown(found: CubePlan, expect_rows: int | None) -> str:
     """Says what the errors of averages, variances and quantiles depend on, and what puts figures in place of that."""
     if expect_rows is not None or found.request.question.intervals:
         return ""
-    lines = [line for line in _lines(found, None) if line.worst is None]
+    lines = [line for line in _lines(found, None) if line.typical is None]
     if not lines:
         return ""
     told = "".join(f"the error of {one.text} is {by_rows(one.by_rows)}; " for one in lines if one.by_rows is not None)
@@ -319,11 +342,30 @@ def _note(found: CubePlan, plan: AnyPlan) -> str:
 
 
 def _hint(found: CubePlan) -> str:
-    """Hints at quantiles = 'choice' where a quantile needs no tree."""
-    aggregates, asked = found.request.question.aggregates, found.request.question.treatment.quantiles
-    if asked == CHOICE or not any(is_chosen(one, aggregates) for one in aggregates):
-        return ""
-    return "; quantiles = 'choice' errs less, and has other intervals"
+    """Hints at what would make a quantile err less: the mechanism that is predicted to, or no price for intervals."""
+    treatment, hints = found.request.question.treatment, ""
+    chosen = any(one.choices for one in found.measures)
+    if treatment.quantiles == TREE and _would_choose(found):
+        hints += "; a choice errs less, and has other intervals: the statement without quantiles = 'tree'"
+    if chosen and treatment.quantile_intervals:
+        hints += f"; quantile_intervals = FALSE errs {_times_less(found):.2g} times less, and has no intervals"
+    return hints
+
+
+def _would_choose(found: CubePlan) -> bool:
+    """Tells whether some quantile of a tree would be chosen if nothing were written."""
+    question = found.request.question
+    if not any(one.is_quantile for one in question.aggregates):
+        return False
+    weights = [1.0] * len(question.aggregates)
+    rule = replace(rule_of(question), how=AUTO)
+    return bool(rule.chosen(question.aggregates, weights, found.noise))
+
+
+def _times_less(found: CubePlan) -> float:
+    """Returns how many times further the rank of a chosen value is because ends of its interval are paid for."""
+    part = float(rule_of(found.request.question).parts[0])
+    return 1 / part if found.noise is NoiseKind.LAPLACE else part**-0.5
 
 
 def _bounds(found: CubePlan, number: int) -> str:

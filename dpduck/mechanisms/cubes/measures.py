@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,9 @@ from numpy.typing import NDArray
 from dpduck.database.catalog import Catalog
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.request import Aggregate, Operand, Question
+from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Question
 from dpduck.frontend.text.names import TableName
+from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.values.errors import Refusal
@@ -95,16 +95,6 @@ MOST_SQUARED_STEPS = 1 << 13
 AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
 """Relative variance of an average from moments of a degree, a mean over all averages between the bounds."""
 VARIANCE_ERROR = 1 / 2
-TREE_ERROR = 3 / 4
-"""Of a quantile's rank, times the squared number of levels."""
-CHOICE_ERROR = 2
-"""The same of one that is chosen for half of the price, with its interval for the other."""
-CHOICE = "choice"
-"""The form and the strategy of a quantile that is chosen, and what the option says."""
-MOST_CHOSEN = 1 << 14
-"""Cells in which quantiles are chosen; of more, a tree is measured."""
-LARGEST_PART = 1000
-"""Of a quantile that is chosen: its denominator."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +118,7 @@ class Measure:
     @property
     def added(self) -> bool:
         """Tells whether it is a sum over rows, so that margins are sums of cells."""
-        return self.form not in ("tree", "choice", "distinct")
+        return self.form not in (TREE, CHOICE, "distinct")
 
     @property
     def steps(self) -> int:
@@ -180,26 +170,27 @@ class Measures:
 
 
 def choose_measures(
-    aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind, *, choosing: bool = False
+    aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind, rule: QuantileRule = TREES
 ) -> Measures:
     """Returns the measures with the least predicted error, with their shares; weights: of the aggregates, none for all
     alike.
 
-    choosing: whether a quantile that is the only one of its column is chosen, see is_chosen.
+    rule: which quantiles are chosen, and which come from a tree.
     A sum alone has the smaller bound max(|low|, |high|); moments give counts too, of rows without a value as well.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
     free = [key for key in summed if key[1] is not None and not _wanted(aggregates, key) & _serving(key[1])]
+    picked = rule.chosen(aggregates, given, noise)
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
         counted = {key[0] for key in [*chosen, *_moment_keys(aggregates)]}
         rests = counted & {one.condition for one in aggregates if _is_row_count(one)}
-        choices += [_built(aggregates, chosen, rest, choosing) for rest in ([set(), rests] if rests else [set()])]
+        choices += [_built(aggregates, chosen, rest, picked) for rest in ([set(), rests] if rests else [set()])]
     if len(choices) == 1 and len(choices[0].measures) == 1:
         return choices[0]  # nothing to choose between, and nothing to share the price with
-    priced = [_priced(one, aggregates, given, noise) for one in choices]
+    priced = [_priced(one, aggregates, given, noise, rule) for one in choices]
     return min(priced, key=lambda pair: pair[0])[1]
 
 
@@ -235,9 +226,13 @@ _DEGREES = {"avg": 1, "var_pop": 2, "var_samp": 2, "stddev_pop": 2, "stddev_samp
 
 
 def _built(
-    aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str], choosing: bool
-) -> Measures:
-    """Measures where these sums are taken from moments, and counts of rows with these conditions from their rest."""
+    aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str],
+    picked: frozenset[Aggregate],
+) -> Measures:  # fmt: skip
+    """Measures where these sums are taken from moments, and counts of rows with these conditions from their rest.
+
+    picked: the quantiles that are chosen.
+    """
     measures: list[Measure] = []
     blocks: dict[tuple[str, Operand | None, int], int] = {}
     holders: dict[str, int] = {}
@@ -259,7 +254,7 @@ def _built(
         elif block is not None:
             number = block
         else:
-            measure = _own(one, chosen=choosing and is_chosen(one, aggregates))
+            measure = _own(one, chosen=one in picked)
             if measure not in measures:
                 measures.append(measure)
             number = measures.index(measure)
@@ -280,23 +275,12 @@ def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]
     return next((number for number in found if number is not None), None)
 
 
-def is_chosen(one: Aggregate, aggregates: Sequence[Aggregate]) -> bool:
-    """Tells whether a quantile may be chosen: the only one of its rows and values, and no minimum or maximum.
-
-    Several share a tree. Below a minimum all buckets are equally near it.
-    """
-    alike = [other for other in aggregates if (other.condition, other.operand) == (one.condition, one.operand)]
-    alone = sum(other.function == "quantile" for other in alike) == 1
-    part = one.fraction if one.function == "quantile" and one.fraction is not None else Fraction(0)
-    return alone and 0 < part < 1 and part.denominator <= LARGEST_PART
-
-
 def _own(one: Aggregate, chosen: bool) -> Measure:
     """Returns the measure that serves this aggregate alone, or others like it."""
     if chosen:
         return Measure(CHOICE, one.condition, one.operand, fraction=one.fraction)
     if one.function == "quantile":
-        return Measure("tree", one.condition, one.operand)
+        return Measure(TREE, one.condition, one.operand)
     if one.function == "distinct":
         return Measure("distinct", one.condition, distinct=one.distinct)
     if one.function == "sum" or (one.operand is not None and one.operand.per_group):
@@ -326,7 +310,7 @@ def linear_weights(one: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
     return (whole,) * (measure.degree + 1) + rest
 
 
-def _relative(one: Aggregate, use: Use, measure: Measure) -> float:
+def _relative(one: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
     """Estimates the relative variance of an aggregate if every row adds its bound and noise has that deviation."""
     if use.weights:
         size = Fraction(1)
@@ -335,21 +319,19 @@ def _relative(one: Aggregate, use: Use, measure: Measure) -> float:
         elif one.operand is not None and one.operand.per_group:
             size = one.operand.high
         return float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
-    if measure.form == CHOICE:
-        return CHOICE_ERROR
-    if one.function == "quantile":
-        return TREE_ERROR * log2(max(2, min(measure.steps, 1024))) ** 2
+    if one.is_quantile:
+        return rule.error(one, noise, chosen=measure.form == CHOICE)
     return AVERAGE_ERROR[measure.degree] if one.function == "avg" else VARIANCE_ERROR
 
 
 def _priced(
-    found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
+    found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind, rule: QuantileRule
 ) -> tuple[float, Measures]:
     """Returns the predicted error at the best shares, and the measures with them."""
     demands = [0.0] * len(found.measures)
     for one, use, weight in zip(aggregates, found.uses, weights, strict=True):
-        demands[use.measure] += weight * _relative(one, use, found.measures[use.measure])
-    power = 1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2
+        demands[use.measure] += weight * _relative(one, use, found.measures[use.measure], noise, rule)
+    power = power_of(noise)
     wanted = [demand**power for demand in demands]
     measures = zip(found.measures, shares_of(wanted), strict=True)
     shared = tuple(replace(measure, share=share) for measure, share in measures)

@@ -11,8 +11,9 @@ import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
-from dpduck.frontend.select.request import Question, Request, Target, Treatment
-from dpduck.mechanisms.cubes.measures import CHOICE, MOST_CHOSEN, Measure, Measures, Use, choose_measures, matrix_of
+from dpduck.frontend.select.request import CHOICE, TREE, Question, Request, Target, Treatment
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures, matrix_of
+from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.budgets import FINE, price_for, raised
 from dpduck.planning.choose import plan_workload
@@ -122,8 +123,13 @@ def measures_of(question: Question, noise: NoiseKind) -> Measures:
     """Chooses the measures of a question; intervals of one column are measured together."""
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
-    choosing = question.treatment.quantiles == CHOICE and sum(question.cells) <= MOST_CHOSEN
-    return choose_measures(question.aggregates, question.treatment.aggregate_weights, noise, choosing=choosing)
+    return choose_measures(question.aggregates, question.treatment.aggregate_weights, noise, rule_of(question))
+
+
+def rule_of(question: Question) -> QuantileRule:
+    """Returns how the quantiles of a question are measured."""
+    treatment = question.treatment
+    return QuantileRule(treatment.quantiles, treatment.quantile_intervals, sum(question.cells))
 
 
 def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False) -> CubePlan:
@@ -145,7 +151,7 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bo
         if measure.form == CHOICE:
             measures.append(_chosen(question, measure, noise, price, bound))
             continue
-        buckets = tree_buckets(question, measure).count if measure.form == "tree" else 0
+        buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
         alike = (price, bound, "" if measure.added else measure.form, buckets)
         if alike not in known:
             known[alike] = (
@@ -232,13 +238,16 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
 
 
 def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
-    """Returns a quantile of which nothing is known but what is chosen, it and its interval: no tables, no variances."""
+    """Returns a quantile of which nothing is known but what is chosen, it and its interval: no tables, no variances.
+
+    Without an interval the whole of the measure's price is the value's.
+    """
     workload, buckets = _workload(question), tree_buckets(question, measure).count
     fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)
-    choices = bucket_choices(fraction, buckets, noise, amount, unit_bound, sets)
-    ends = choices[1].shift / (choices[1].below + choices[1].above)
-    note = f"in 19 of 20 groups the value's rank is within {choices[0].far:.3g} rows of the quantile's; "
-    note += f"the ends of its interval are looked for {ends:.3g} rows before and after"
+    choices = bucket_choices(fraction, buckets, noise, amount, unit_bound, sets, rule_of(question).parts)
+    note = f"in 19 of 20 groups the value's rank is within {choices[0].far:.3g} rows of the quantile's"
+    if len(choices) > 1:
+        note += f"; the ends of its interval are looked for {choices[1].lead:.3g} rows before and after"
     plan = Plan(CHOICE, noise, workload, (), (0.0,) * len(workload.marginals), "none", note)
     return MeasurePlan(measure, unit_bound, (plan,), choices)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, exp, expm1, log, sqrt
@@ -86,6 +87,16 @@ class BucketChoice:
         """Returns the distance, rows times both, that is rarely exceeded: weights are exp(-rate * distance), 1 at 0."""
         return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
 
+    @property
+    def lead(self) -> float:
+        """Returns how many rows before or after the quantile an end of an interval is looked for."""
+        return abs(self.shift) / (self.below + self.above)
+
+    @property
+    def rank_deviation(self) -> float:
+        """Returns the standard error of the value's rank where rows are many: that of a Laplace law."""
+        return sqrt(2) / float(self.rate * (self.below + self.above))
+
     def deviation(self, rows: float) -> float:
         """Returns the standard error of the value where so many rows lie evenly over the range, in its widths.
 
@@ -102,14 +113,23 @@ class BucketChoice:
 
 PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
 """Of the price: the value's, and those of both ends of its interval."""
+WITHOUT_ENDS = (Fraction(1),)
+"""The same without an interval."""
 
 
 def bucket_choices(
-    fraction: Fraction, buckets: int, noise: NoiseKind, amount: Fraction, unit_bound: int, sets: int
-) -> tuple[BucketChoice, BucketChoice, BucketChoice]:
+    fraction: Fraction,
+    buckets: int,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    sets: int,
+    parts: Sequence[Fraction] = PARTS,
+) -> tuple[BucketChoice, ...]:
     """Returns the choices of a value, of a lower and of an upper end, in each of so many grouping sets, for an epsilon
     or rho.
 
+    parts: of the price, for the value alone or for all three.
     Each costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
     """
     below, above = fraction.denominator - fraction.numerator, fraction.numerator
@@ -124,4 +144,5 @@ def bucket_choices(
         nothing = ceil(Fraction(max(below, above) * lead, side))
         return BucketChoice(buckets, below, above, rate, nothing, direction * lead)
 
-    return choice(PARTS[0]), choice(PARTS[1], above, 1), choice(PARTS[2], below, -1)
+    ends = [choice(part, *end) for part, end in zip(parts[1:], ((above, 1), (below, -1)), strict=False)]
+    return (choice(parts[0]), *ends)

@@ -63,7 +63,7 @@ def test_a_chosen_quantile_is_nearer_than_a_trees(visits: Clinic, price: str) ->
     for item in ("median(x)", "quantile_cont(place, 0.9)"):
         tree, chosen = (
             sqrt(fmean(off * off for tag in "1234" for off in ranks(visits, price + options, item, tag)))
-            for options in ("", f", {CHOSEN}")
+            for options in (", quantiles = 'tree'", f", {CHOSEN}")
         )
         assert chosen < 0.7 * tree, (item, chosen, tree)
 
@@ -108,15 +108,20 @@ def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
     ):
         bounds = visits.value(explained.format(ASKED.format(price, items)))
         assert (bounds.count("choices of a value"), bounds.count("a tree of counts")) == (choices, trees), items
-    note = visits.value(f"SELECT note FROM dp_explain($${ASKED.format('epsilon = 1', 'median(x)')}$$)")
-    assert "quantiles = 'choice' errs less" in note
+    tree = ASKED.format("epsilon = 1, quantiles = 'tree'", "median(x)")
+    assert "a choice errs less" in visits.value(f"SELECT note FROM dp_explain($${tree}$$)")
     assert "none is asked; accepted: median(column)" in visits.refused(ASKED.format(price, "count(*)"))
-    assert "accepted: 'tree', 'choice'" in visits.refused(ASKED.format("epsilon = 1, quantiles = 'both'", "median(x)"))
+    assert "accepted: 'auto', 'tree', 'choice'" in visits.refused(
+        ASKED.format("epsilon = 1, quantiles = 'both'", "median(x)")
+    )
 
 
 def test_a_tree_is_another_release(visits: Clinic) -> None:
     """Either form is released and charged once; the ledger names the mechanism."""
-    plain, chosen = ASKED.format("epsilon = 1", "median(x)"), ASKED.format(f"epsilon = 1, {CHOSEN}", "median(x)")
+    plain, chosen = (
+        ASKED.format("epsilon = 1, quantiles = 'tree'", "median(x)"),
+        ASKED.format(f"epsilon = 1, {CHOSEN}", "median(x)"),
+    )
     answers = [visits.dp(text) for text in (plain, chosen, plain, chosen)]
     assert answers[:2] == answers[2:] and visits.charges() == 2
     ledger = visits.rows("SELECT mechanism, rho FROM dp_ledger() ORDER BY id DESC LIMIT 2")

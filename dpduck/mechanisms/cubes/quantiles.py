@@ -1,0 +1,149 @@
+"""Which quantiles are chosen, and which come from a tree of counts: what is predicted to err less, from public facts.
+
+Errors are variances of a value's rank at the whole price, where a count's noise has variance 1. A tree's are those of
+its plan. A choice's rank has a Laplace law, of scale 2 max(q, 1 - q) / epsilon for its part of the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import log2
+
+import numpy as np
+
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.frontend.select.request import AUTO, CHOICE, TREE, Aggregate, Operand
+from dpduck.planning.ranges.buckets import (
+    MOST_TREE_CELLS,
+    PARTS,
+    WITHOUT_ENDS,
+    Buckets,
+    buckets_for,
+    tree_workload,
+)
+from dpduck.planning.ranges.sets import plan_range_sets
+from dpduck.planning.recovery.quantiles import EXTREME, rank_deviations
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+
+MOST_CHOSEN = 1 << 14
+"""Cells in which quantiles are chosen; of more, a tree is measured."""
+LARGEST_PART = 1000
+"""Of a quantile that is chosen: its denominator."""
+WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
+"""Where a mechanism is written, parts of a price are those of earlier versions: for the squared number of levels."""
+MOST_LEVELS = 1024
+FINE = Fraction(1, 64)
+"""The price at which trees are compared: noise is of many rows, so that it scales with the price."""
+
+
+def power_of(noise: NoiseKind) -> float:
+    """Returns the power of an error at the whole price that parts of the price are proportional to."""
+    return 1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2
+
+
+@dataclass(frozen=True)
+class QuantileRule:
+    """How quantiles are measured: as it is written, or by what errs less.
+
+    how: 'auto', 'tree' or 'choice'. intervals: whether chosen ones have them. cells: of all grouping sets.
+    """
+
+    how: str
+    intervals: bool = True
+    cells: int = 1
+
+    @property
+    def parts(self) -> tuple[Fraction, ...]:
+        """Returns what parts of a chosen quantile's price are for its value, and for the ends of its interval."""
+        return PARTS if self.intervals else WITHOUT_ENDS
+
+    def chosen(
+        self, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
+    ) -> frozenset[Aggregate]:
+        """Returns the quantiles that are chosen: all that can be of one column, or none, since a tree serves them all.
+
+        What is written is taken for the only one of its column.
+        """
+        quantiles = [one for one in aggregates if one.is_quantile]
+        if self.how == TREE or self.cells > MOST_CHOSEN:
+            return frozenset()
+        groups = [
+            [one for one in quantiles if (one.condition, one.operand) == key]
+            for key in dict.fromkeys((one.condition, one.operand) for one in quantiles)
+        ]
+        if self.how == CHOICE:
+            return frozenset(one for group in groups for one in group if len(group) == 1 and can_be_chosen(one))
+        weight = dict(zip(aggregates, weights, strict=True))
+        return frozenset(one for group in groups for one in self._better(group, weight, noise))
+
+    def _better(
+        self, group: Sequence[Aggregate], weight: dict[Aggregate, float], noise: NoiseKind
+    ) -> Sequence[Aggregate]:
+        """Returns the quantiles of one column that are chosen: every choice has a part of the price, and a tree one."""
+        able = [one for one in group if can_be_chosen(one)]
+        if not able or self.cells * len(able) > MOST_CHOSEN:
+            return ()
+        power = power_of(noise)
+        trees = {one: weight[one] * self.error(one, noise, chosen=False) for one in group}
+        choices = [(weight[one] * self.error(one, noise, chosen=True)) ** power for one in able]
+        rest = sum(trees[one] for one in group if one not in able)
+        return able if sum(choices) + rest**power < sum(trees.values()) ** power else ()
+
+    def error(self, one: Aggregate, noise: NoiseKind, *, chosen: bool) -> float:
+        """Returns the variance of a quantile's rank at the whole price."""
+        if one.operand is None:
+            raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
+        if self.how != AUTO:
+            steps = int((one.operand.high - one.operand.low) / one.operand.step)
+            return WRITTEN_CHOICE if chosen else WRITTEN_TREE * log2(max(2, min(steps, MOST_LEVELS))) ** 2
+        fraction = one.fraction or Fraction(0)
+        if chosen:
+            return choice_error(fraction, noise, self.parts[0])
+        return tree_error(fraction, tree_of(one.operand, self.cells).count, noise)
+
+
+TREES = QuantileRule(TREE)
+
+
+def can_be_chosen(one: Aggregate) -> bool:
+    """Tells whether a quantile may be chosen: no minimum or maximum, below which all buckets are equally near it."""
+    part = one.fraction if one.is_quantile and one.fraction is not None else Fraction(0)
+    return 0 < part < 1 and part.denominator <= LARGEST_PART
+
+
+def tree_of(operand: Operand, cells: int) -> Buckets:
+    """Returns the buckets of a tree over a column's values."""
+    return buckets_for(operand.low, operand.high, operand.step, min(cells, MOST_TREE_CELLS))
+
+
+def choice_error(fraction: Fraction, noise: NoiseKind, part: Fraction) -> float:
+    """Returns the variance of the rank of a value that is chosen for a part of the price.
+
+    Laplace: 2 (2 M / part)^2 / epsilon^2, M = max(q, 1 - q), beside 2 / epsilon^2 of a count. Gaussian: of a loss of
+    sqrt(8 part rho), beside 1 / (2 rho).
+    """
+    farther = float(2 * max(fraction, 1 - fraction))
+    return (farther / float(part)) ** 2 if noise is NoiseKind.LAPLACE else farther**2 / (2 * float(part))
+
+
+def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
+    """Returns the variance of a tree's rank, a mean over its edges; of an end with the rank that is taken for it."""
+    if buckets < 2:
+        return 0.0
+    ranks = rank_deviations(_tree_variances(buckets, noise), float(fraction), buckets - 1) ** 2
+    return float(np.mean(ranks)) * (1 if 0 < fraction < 1 else 1 + EXTREME**2)
+
+
+@cache
+def _tree_variances(buckets: int, noise: NoiseKind) -> FloatArray:
+    """Returns the variances of a tree's answers, where a count's is 1."""
+    workload = MarginalWorkload((buckets,), ((0,),), (1.0,))
+    plan = plan_range_sets([tree_workload(buckets)], workload, noise, FINE, 1, strategy="hierarchy")[0]
+    unit = 2 / float(FINE) ** 2 if noise is NoiseKind.LAPLACE else 1 / (2 * float(FINE))
+    answers: FloatArray = plan.variances[0].reshape(1, -1) / unit
+    return answers
