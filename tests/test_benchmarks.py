@@ -93,6 +93,7 @@ TINY = {
     "peers.keys": Tiny(2, (), {"KEYS": 2000, "SAMPLE": 500}, ("opendp",)),
     "peers.noise": Tiny(3, (), {"SCALES": [Fraction(1)], "REPEATS": 1, "THEIR_DRAWS": 50, "OUR_DRAWS": 100},
         ("opendp",)),
+    "peers.quantiles": Tiny(2, ("--runs", "2"), {"ROWS": 400, "DESIGNS": ((0.5,), (0.25, 0.5))}),
     "peers.synthetic": Tiny(5, ("--data", "{data}", "--runs", "1"), {"ROUNDS": 2}),
     "peers.synthetic_wide": Tiny(3, ("--tables", "made14", "--epsilons", "5", "--rows", "2000"), {"MARGINS": 20,
         "DESIGN": [(4, 2000, "5")]}),

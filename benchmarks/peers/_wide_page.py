@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 HEADING = "## Synthetic data of wide tables"
+QUANTILES = "## Quantiles beside OpenDP"
+"""The heading of a part that peers/quantiles.py makes, before this one."""
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("model", "rows", "seconds", "bytes")
 MARGIN = 1.02
@@ -57,9 +59,10 @@ def kept(record: Path) -> list[Compared]:
 
 
 def part_of(page: Path) -> str:
-    """Returns the part of a page, nothing where it has none."""
+    """Returns the parts of a page that other benchmarks make, nothing where it has none."""
     text = page.read_text() if page.is_file() else ""
-    return text[text.index(HEADING) :] if HEADING in text else ""
+    places = [text.index(heading) for heading in (QUANTILES, HEADING) if heading in text]
+    return text[min(places) :] if places else ""
 
 
 def put(page: Path, found: list[Compared]) -> None:

@@ -70,6 +70,11 @@ WOULD_DO = {
     "mebibytes": "DuckDB and pyarrow are in the process, parts of scipy that are used, and a worker beside it, which "
     "could wait until there is an expression",
 }
+BEYOND = {
+    "error": " Two questions are not in it. Quantiles are below. Of persons by group, where one is in several, we "
+    "charge for the number of groups where its root would do for Gaussian noise.",
+}
+"""What the table does not ask."""
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 7 << 30
 """Of memory, of a peer and all that it starts."""
@@ -221,7 +226,7 @@ def lines_of(told: Told, where: str) -> Iterator[str]:
     for figure, cases in better.items():
         heading = {"busy": "processor seconds", "mebibytes": "MiB"}.get(figure, figure)
         would = f"{'; '.join(cases)}. What we would do: {WOULD_DO[figure]}."
-        all_of = would if cases else "nowhere by more than chance."
+        all_of = would if cases else f"nowhere in this table by more than chance.{BEYOND.get(figure, '')}"
         yield from wrap(f"* {heading}: {all_of}", 118, subsequent_indent="  ")
     yield from NOTES.rstrip().splitlines()
     yield from ("", "## What is spent", "")
@@ -327,7 +332,7 @@ def main() -> int:
     if given.write is None:
         sys.stdout.write(page)
     else:
-        wide = part_of(given.write)  # which another benchmark makes
+        wide = part_of(given.write)  # which other benchmarks make
         given.write.write_text(f"{page.rstrip()}\n\n{wide}" if wide else page, "utf-8")
     return 0 if any("error" in by_peer["dpduck"] for by_peer in told.values()) else 1
 
