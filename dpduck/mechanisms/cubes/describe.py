@@ -16,7 +16,7 @@ from math import hypot, inf, isfinite, prod, sqrt
 import numpy as np
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import AUTO, CHOICE, TREE, Aggregate, Key, Request
+from dpduck.frontend.select.request import AUTO, TREE, Aggregate, Key, Request
 from dpduck.frontend.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
