@@ -392,23 +392,18 @@ class Request:
         if not question.own:
             del told["own"]
         told["aggregates"] = [_fields(aggregate, "text") for aggregate in question.aggregates]
-        told["treatment"] = _fields(treatment, *self._usual())
+        usual = {  # as it was in the versions before there were such fields
+            "quantiles": treatment.quantiles == TREE or not any(one.is_quantile for one in question.aggregates),
+            "quantile_intervals": treatment.quantile_intervals,
+            "evenly": not treatment.evenly,
+        }
+        told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del told[found]
             told["target"] = _fields(price.target, "least")
         canonical = json.dumps(told, sort_keys=True, default=lambda x: _fields(x) if is_dataclass(x) else str(x))
         return hashlib.sha256(canonical.encode()).hexdigest()
-
-    def _usual(self) -> list[str]:
-        """Lists the fields of its treatment that are as in the versions before there were such: no part of a digest."""
-        treatment, asked = self.question.treatment, any(one.is_quantile for one in self.question.aggregates)
-        usual = {
-            "quantiles": treatment.quantiles == TREE or not asked,
-            "quantile_intervals": treatment.quantile_intervals,
-            "evenly": not treatment.evenly,
-        }
-        return [name for name, held in usual.items() if held]
 
     def with_a_tree(self) -> Request | None:
         """Returns what the same text asked for while trees were the default; None where that is the same request."""
