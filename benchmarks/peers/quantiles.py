@@ -137,9 +137,11 @@ def lines_of(
             cells.append(f"{error:.3g} ± {100 * sure:.0f} %{beside}")
         yield f"| {', '.join(f'{one:g}' for one in fractions)} | {' | '.join(cells)} |"
     yield from (
-        "", "Half of the price of a chosen quantile is for its interval, which OpenDP does not have: compare \"without intervals\"",
-        "(`quantile_intervals = FALSE`) with OpenDP. By default three quartiles have a tree; without intervals they are chosen.",
-    )  # fmt: skip
+        "",
+        'Half of the price of a chosen quantile is for its interval, which OpenDP does not have: compare "without',
+        'intervals" (`quantile_intervals = FALSE`) with OpenDP. By default three quartiles have a tree;',
+        "without intervals they are chosen.",
+    )
 
 
 def main() -> int:
