@@ -20,7 +20,7 @@ CLAIM = {
         "trusted/private/key_counts trusted/private/hidden"
     ),
     "rows to integers, whatever one row does": (
-        "trusted/rows/scan trusted/rows/answered trusted/rows/workers trusted/rows/worker"
+        "trusted/rows/scan trusted/conditions trusted/rows/answered trusted/rows/workers trusted/rows/worker"
     ),
     "the same in an engine, whole units in one task": (
         "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/pieces"

@@ -19,6 +19,7 @@ from dpduck.database.stored import require_stored
 from dpduck.database.terms import Terms
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
@@ -351,12 +352,12 @@ class Catalog:
 
     def _most_repeated(self, table: TableName, columns: Sequence[str], distinct: Sequence[str]) -> int:
         names = ", ".join(quote_identifier(column) for column in columns)
-        present = " AND ".join(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
+        present = where_sql(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
         kept = ", ".join(quote_identifier(column) for column in distinct)
         rows = f"(SELECT DISTINCT {kept} FROM {table.sql})" if distinct else table.sql
         row = self._row(
-            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows} "
-            f"WHERE {present} GROUP BY {names})"
+            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows}"
+            f"{present} GROUP BY {names})"
         )
         return int(row[0]) if row is not None else 0
 

@@ -20,6 +20,7 @@ import numpy as np
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.select.request import Question
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.periods import inside_sql
@@ -177,7 +178,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -
             findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
             findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
         if _UNITS.match(column.type_name) and values:
-            per = f"SELECT count(*) AS rows FROM {table.sql} WHERE {name} IS NOT NULL GROUP BY {name}"
+            per = f"SELECT count(*) AS rows FROM {table.sql}{where_sql([f'{name} IS NOT NULL'])} GROUP BY {name}"
             high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
             told = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
             findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, told))
@@ -191,7 +192,7 @@ def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
 
 def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: str, total: float) -> list[Finding]:
     bound = policy.unit.max_rows
-    per_unit = f"SELECT count(*) AS rows FROM {from_sql} WHERE {unit_sql} IS NOT NULL GROUP BY {unit_sql}"
+    per_unit = f"SELECT count(*) AS rows FROM {from_sql}{where_sql([f'{unit_sql} IS NOT NULL'])} GROUP BY {unit_sql}"
     counted, number = columns(f"SELECT rows, count(*) AS {TOTAL}0 FROM ({per_unit}) GROUP BY rows", {})
     order = np.argsort(counted)
     rows, number = np.asarray(counted)[order].astype(float), np.asarray(number)[order].astype(float)
@@ -239,7 +240,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
         nulls, outside = _one(
             columns,
             [f"count(*) FILTER (WHERE {name} IS NULL)", f"count(*) FILTER (WHERE {name} IS NOT NULL)"],
-            f"{policy.table.sql} AS t WHERE ({code.sql}) IS NULL",
+            f"{policy.table.sql} AS t{where_sql([f'({code.sql}) IS NULL'])}",
             code.parameters,
         )
         other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
@@ -252,7 +253,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
         parameters |= code.parameters
         left_out.append(f"({code.sql}) IS NULL")
     if len(left_out) > 1:
-        outside_of_any = f"{policy.table.sql} AS t WHERE {' OR '.join(left_out)}"
+        outside_of_any = f"{policy.table.sql} AS t{where_sql([' OR '.join(left_out)])}"
         (lost,) = _one(columns, ["count(*)"], outside_of_any, parameters)
         advice = "a statement that groups by all of these columns has them in no cell and in no total"
         findings.append(_rows("rows outside some domain", lost, total, advice))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.frontend.rows.parts import ROWS
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
 from dpduck.trusted.private.counting_stage import cells_sql, cut_sql, stage_sql
@@ -163,7 +164,9 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
         return job, None
     names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
     columns = ", ".join(f"{_by_bytes(key, scan)} AS {name}" for key, name in zip(job.keys, names, strict=True))
-    rows = f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{_and(scan.where)} GROUP BY {', '.join(names)}"
+    rows = (
+        f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{where_sql(scan.where)} GROUP BY {', '.join(names)}"
+    )
     keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
     grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None, periods=None)
     return grouped, f"dpduck_groups.{ROWS}"
@@ -180,7 +183,7 @@ def _by_bytes(key: KeyColumn, scan: Scan) -> str:
 def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
     """Returns one row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
     groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
-    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{_and(_inside(readings, True))}"
+    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{where_sql(_inside(readings, True))}"
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
 
 
@@ -250,7 +253,7 @@ def _looked_up(reading: Reading, cells: Mapping[str, str], kept: Sequence[str], 
     """Returns rows whose short texts have become codes, without those outside of a domain."""
     listed = ", ".join([*(f"{sql} AS {name}" for name, sql in cells.items()), *kept])
     inside = _inside([reading.keys[position] for position in reading.labels], exactly)
-    return f"SELECT {listed} FROM ({rows}){_and(inside)}"
+    return f"SELECT {listed} FROM ({rows}){where_sql(inside)}"
 
 
 def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
@@ -303,10 +306,6 @@ def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
     """Returns conditions that keep rows inside the domains, and some outside, which are dropped as groups."""
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
-
-
-def _and(conditions: Sequence[str]) -> str:
-    return " WHERE " + " AND ".join(f"({condition})" for condition in conditions) if conditions else ""
 
 
 def _words(reading: Reading) -> list[list[int]]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import by_cell, by_unit, checked_columns, flag, value
 from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Known, bounded_rows_sql
 from dpduck.trusted.rows.orders import CROWDED
@@ -118,9 +119,9 @@ def arrivals_sql(
     checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
     if not units:
-        return f"SELECT * FROM ({checked}) WHERE {inside}"
+        return f"SELECT * FROM ({checked}){where_sql([inside])}"
     short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
-    return f"SELECT *, {period} AS {PERIOD} FROM ({checked}) WHERE {inside} AND {short}"
+    return f"SELECT *, {period} AS {PERIOD} FROM ({checked}){where_sql([inside, short])}"
 
 
 def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
@@ -135,7 +136,7 @@ def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence
     used, arrived = [name for number, one in enumerate(aggregates) for name in _columns(number, one)], source
     if aggregates and all(_is_presence(one) for one in aggregates):
         flags = [f"count(CASE WHEN {name} THEN 1 END) > 0 AS {name}" for name in used]
-        counted = f" WHERE {' OR '.join(used)}" if len(used) == len(aggregates) else ""
+        counted = where_sql([" OR ".join(used)]) if len(used) == len(aggregates) else ""
         alike = ", ".join([UNIT, PERIOD, *cells])
         listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
         arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
@@ -143,7 +144,7 @@ def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence
     before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
-        f"LEFT JOIN ({before}) USING ({UNIT}) WHERE dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}"
+        f"LEFT JOIN ({before}) USING ({UNIT}){where_sql([f'dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}'])}"
     )
 
 
@@ -179,8 +180,7 @@ def _checked(
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
     inside += [f"{UNIT} IS NOT NULL"] if bounded and any_unit else []
-    where = f" WHERE {' AND '.join(inside)}" if inside else ""
-    return f"SELECT {', '.join(listed) or '1 AS dpduck_one'} FROM ({rows_sql}){where}"
+    return f"SELECT {', '.join(listed) or '1 AS dpduck_one'} FROM ({rows_sql}){where_sql(inside)}"
 
 
 def cells_sql(

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
 from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
@@ -80,7 +81,7 @@ def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
     high, low = CELLS
     return (
         f"SELECT CAST(dpduck_cell >> 64 AS UBIGINT) AS {high}, CAST(dpduck_cell & {LOW} AS UBIGINT) AS {low}"
-        f"{listed} FROM ({hashed}) WHERE dpduck_cell IS NOT NULL"
+        f"{listed} FROM ({hashed}){where_sql(['dpduck_cell IS NOT NULL'])}"
     )
 
 

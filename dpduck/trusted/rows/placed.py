@@ -10,7 +10,8 @@ back by row number, and are then a stored column like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpduck.frontend.rows.parts import (
@@ -26,6 +27,7 @@ from dpduck.frontend.rows.parts import (
     most_copies,
     repeats,
 )
+from dpduck.trusted.conditions import beyond_scans, where_sql
 from dpduck.trusted.private.contributions import order_sql
 from dpduck.trusted.private.features import comparable_sql, feature_sql, texts_held, without_signs
 from dpduck.trusted.rows.answered import ROW
@@ -35,6 +37,7 @@ from dpduck.values.errors import InternalError, Refusal
 
 Types = Mapping[str, str]
 INNER = "JOIN"
+_COMPARISON = re.compile(r'("(?:[^"]|"")*")\."(?:[^"]|"")*" (?:=|<|>|<=|>=) ("(?:[^"]|"")*")\."(?:[^"]|"")*"')
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
 
@@ -126,6 +129,12 @@ def _conditions(source: Source) -> list[str]:
     return found
 
 
+def _compares_tables(condition: str) -> bool:
+    """Tells whether a condition is one comparison of columns of two tables, of which no scan is given anything."""
+    aliases = _COMPARISON.fullmatch(condition)
+    return aliases is not None and aliases[1] != aliases[2]
+
+
 def outer(source: Source) -> bool:
     """Tells whether some join adds rows of NULLs."""
     return any(join.kind in ("LEFT JOIN", *EXTENDING) for join in source.joins)
@@ -185,6 +194,11 @@ class _Scope:
             self.moved.append(text)
             return None
         return self._flag(text)
+
+    def on(self, text: str, movable: bool) -> str | None:
+        """Returns a condition of a join; only comparisons of the columns of two tables may decide how it is done."""
+        condition = self.condition(text, movable)
+        return condition if condition is None or _compares_tables(condition) else beyond_scans(condition)
 
     def _flag(self, text: str, where: str = "") -> str:
         """Returns the worker's answer to a condition about one table, as a column of it."""
@@ -261,7 +275,7 @@ class _Scope:
             return f'{rows} AS "{alias}"'
         replaced = f" REPLACE ({', '.join(changed)})" if changed else ""
         listed = ", ".join([f"dpduck_t.*{replaced}", *names, *added, *before])
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        where = where_sql(conditions)
         short = f"(SELECT {listed} FROM {rows} AS dpduck_t{joined}{where})"
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
@@ -310,7 +324,7 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
             scope.cut[cut] = cut_sql(cut, join, scope.types)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
-        conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.condition(one, free) for one in join.on]
+        conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.on(one, free) for one in join.on]
         joins.append((join.kind, right, tuple(condition for condition in conditions if condition is not None)))
         if join.kind in ("LEFT JOIN", "FULL JOIN"):
             scope.extended |= _aliases(join.right.first, join.right.joins)
@@ -338,7 +352,7 @@ def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
     outputs = [f"{without_signs(sql, scope.types.get(sql, ''))} AS {name}" for sql, name in relation.outputs]
     listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
-    rows = f"{parts.render(scope)} WHERE {_and([*where, f'{relation.unit_sql} IS NOT NULL'])}"
+    rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit_sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
     grouping = "" if relation.windowed else f" GROUP BY {relation.unit_sql}"
     return outer.relation_sql(f"(SELECT {listed} FROM {rows}{grouping})", relation.alias)
@@ -376,7 +390,7 @@ def _branch_sql(branch: Branch, outer: _Scope) -> str:
     parts, where = _level(branch.source, scope)
     listed = ", ".join(f"{sql} AS {name}" for sql, name in branch.outputs)
     outer.stages.extend(scope.own_stages())
-    return f"SELECT {listed} FROM {parts.render(scope)}{f' WHERE {_and(where)}' if where else ''}"
+    return f"SELECT {listed} FROM {parts.render(scope)}{where_sql(where)}"
 
 
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
@@ -384,10 +398,6 @@ def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
     parts = _parts(source, scope, False)
     conditions = (scope.condition(text, False) for text in source.filters)
     return parts, [condition for condition in conditions if condition is not None]
-
-
-def _and(conditions: Iterable[str]) -> str:
-    return " AND ".join(f"({condition})" for condition in conditions)
 
 
 _TRAVELS = ("BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")

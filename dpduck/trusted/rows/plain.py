@@ -345,16 +345,17 @@ def _is_moment(text: str, type_name: str) -> bool:
 # the configuration is locked meanwhile, nothing is counted.
 
 STAY = """expression_rewriter filter_pullup filter_pushdown empty_result_pullup cte_filter_pusher regex_range join_order
-    deliminator unnest_rewriter unused_columns common_aggregate column_lifetime limit_pushdown row_group_pruner top_n
-    build_side_probe_side compressed_materialization duplicate_groups reorder_filter
-    sampling_pushdown join_filter_pushdown materialized_cte late_materialization cte_inlining common_subplan
+    deliminator unnest_rewriter unused_columns common_aggregate column_lifetime limit_pushdown top_n
+    build_side_probe_side duplicate_groups reorder_filter
+    sampling_pushdown materialized_cte late_materialization cte_inlining common_subplan
     join_elimination window_self_join sum_rewriter aggregate_function_rewriter outer_join_simplification
     window_rewriter partitioned_execution partial_aggregate_pushdown grouping_sets distinct_aggregate_rewrite
     aggregate_reuse redundant_order_keys"""
 """Passes of 1.5 and 2.0 that stay on. All others are off, also those that nobody has heard of: in_clause (a list as a
 join below the expression), common_subexpressions (what occurs twice, computed once below), statistics_propagation
-(raises by the least and largest value of a column), top_n_window_elimination (raises where a row has a rank of a
-million), extension; of 2.0 those that move projections or casts."""
+(raises by the least and largest value of a column), compressed_materialization (packs values by these),
+row_group_pruner and join_filter_pushdown (leave out parts of a table by these: conditions.py), top_n_window_elimination
+(raises where a row has a rank of a million), extension; of 2.0 those that move projections or casts."""
 
 
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:

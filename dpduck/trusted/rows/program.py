@@ -14,6 +14,7 @@ from itertools import chain
 import pyarrow as pa
 
 from dpduck.frontend.rows.parts import FLOATS, text_sql, without_sign
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
 from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
@@ -275,8 +276,8 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
     alias = f'"{stage.alias}"'
     columns = {ROW: f"{alias}.rowid", **division.inputs()}
     listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    where = " AND ".join(f"({guard})" for guard in (stage.where or "TRUE", *division.guards()))
-    sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias} WHERE {where}"
+    where = where_sql([*([stage.where] if stage.where else []), *division.guards()])
+    sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias}{where}"
     if stage.extended:
         with workers.runner(division.program()) as runner:
             _require_nothing_of_nulls(stage, division, runner)

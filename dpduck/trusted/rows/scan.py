@@ -24,6 +24,7 @@ from dpduck.frontend.rows.parts import (
     shortened_sql,
     text_sql,
 )
+from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contributions import KEY, OF_UNIT, OPEN, ORDER, UNIT, Contribution, Known, order_sql
 from dpduck.trusted.private.jobs import CountingJob, Prepared
 from dpduck.trusted.rows.answered import answered
@@ -240,7 +241,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)
     return (
         f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {unit} AS {UNIT} FROM ({rows}) AS {ROWS} "
-        f"{scan.lookup.joins_sql} WHERE {there} OR {ROWS}.{REFERENCE} IS NULL"
+        f"{scan.lookup.joins_sql}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
     )
 
 
@@ -254,8 +255,7 @@ def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
 
 def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]) -> str:
     listed = ", ".join(f"{sql} AS {name}" for name, sql in outputs.items()) or "1 AS dpduck_row"
-    where = " WHERE " + " AND ".join(f"({condition})" for condition in conditions) if conditions else ""
-    return f"SELECT {listed} FROM {from_sql}{where}"
+    return f"SELECT {listed} FROM {from_sql}{where_sql(conditions)}"
 
 
 @contextmanager
