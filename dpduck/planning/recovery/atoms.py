@@ -8,12 +8,16 @@ which keep each row's own digits as long as large rows come first (Cox and Higha
 factorization for weighted least squares problems, 1998). What a level measures only up to rounding is cut against that
 level's own rows before the next one comes in. Then M = R'R, and the estimate is a sum over levels of an operator
 times the level's own part of S'V^-1 z.
+
+Large blocks are of low rank: releases ask far fewer numbers than their filters make atoms. A Cholesky factorisation
+with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as many steps as
+the rank has; all that follows is of that many rows. Where the rank is above a half, eigenvectors are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import cast
@@ -41,6 +45,9 @@ MISSED = 1e-7
 AT_ONCE = 1 << 22
 """Numbers that are worked on together."""
 
+LARGE = 256
+"""Atoms of a block above which its rank is looked for first."""
+
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
     """Returns measurements of like precision together, the most precise first."""
@@ -59,7 +66,8 @@ class Block:
     solvers: for each level the matrix that takes its part of S'V^-1 z to its part of the estimate. inverse: G with
     M G M = M; None for several levels, where the root has it: G = root'root. scale: M in these has a diagonal of ones.
     null: the projector on what is not determined in these scales, or, of several levels, an orthonormal basis of it as
-    rows; None where there is none.
+    rows; None where there is none. span: where the rank is low, in place of it an orthonormal basis of what is
+    determined, as rows.
     """
 
     solvers: tuple[FloatArray, ...]
@@ -67,6 +75,7 @@ class Block:
     root: FloatArray
     scale: FloatArray
     null: FloatArray | None
+    span: FloatArray | None = None
 
     @classmethod
     def of(cls, matrices: Sequence[FloatArray]) -> Block:
@@ -77,7 +86,7 @@ class Block:
         one = _of_one(matrices[held[0] if held else 0])
         nothing = np.zeros_like(matrices[0])
         solvers = tuple(one.solvers[0] if number in held else nothing for number in range(len(matrices)))
-        return cls(solvers, one.inverse, one.root, one.scale, one.null)
+        return replace(one, solvers=solvers)
 
     @property
     def variance(self) -> float:
@@ -95,6 +104,8 @@ class Block:
 
     def errors(self, rows: Sequence[FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
         """u'Gu of every product of rows, one from each list, and whether u is determined."""
+        if self.span is not None:
+            return _low_rank_errors(self.root, self.span, self.scale, rows)
         variances = _squares(self.root, rows) if self.inverse is None else _quadratic(self.inverse, rows)
         if self.null is None:
             return variances, np.ones(variances.shape, np.bool_)
@@ -104,12 +115,67 @@ class Block:
 
 
 def _of_one(matrix: FloatArray) -> Block:
+    low = _low_rank(matrix)
+    if low is not None:
+        scale, rows = low
+        span, triangle = scipy.linalg.qr(rows.T, mode="economic", check_finite=False)
+        root = scipy.linalg.solve_triangular(triangle, span.T, check_finite=False) * scale
+        return Block((root.T @ root,), None, root, scale, None, np.ascontiguousarray(span.T))
     scale, values, vectors, held = _eigen(matrix)
     scaled = vectors[:, held] * scale[:, None]
     inverse = (scaled / values[held]) @ scaled.T
     missed = vectors[:, ~held] * scale[:, None]
     null = None if held.all() else missed @ missed.T
     return Block((inverse,), inverse, np.zeros((0, len(matrix))), scale, null)
+
+
+def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Returns scales that make the diagonal ones, and as few rows A as the scaled matrix A'A has ranks; None where
+    these are many, or the block is small.
+    """
+    if len(matrix) <= LARGE:
+        return None
+    diagonal = np.diag(matrix)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = np.asarray(matrix * scale * scale[:, None])
+    largest = np.abs(scaled).sum(axis=1).max()  # no eigenvalue is above it
+    triangle, pivots, rank, _ = scipy.linalg.lapack.dpstrf(scaled, tol=NULL * max(largest, 1.0))
+    if rank > len(matrix) // 2:
+        return None
+    rows = np.zeros((rank, len(matrix)))
+    rows[:, pivots - 1] = np.triu(triangle[:rank])
+    return scale, rows
+
+
+def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns rows A with A'A = M, and what takes x with x = A'y to y."""
+    low = _low_rank(matrix)
+    if low is not None:
+        scale, rows = low
+        span, triangle = scipy.linalg.qr(rows.T, mode="economic", check_finite=False)
+        return rows / scale, scipy.linalg.solve_triangular(triangle, span.T, check_finite=False) * scale
+    scale, values, vectors, held = _eigen(matrix)
+    roots = np.sqrt(values[held])[:, None]
+    return vectors[:, held].T * roots / scale, vectors[:, held].T / roots * scale
+
+
+def _low_rank_errors(
+    root: FloatArray, span: FloatArray, scale: FloatArray, rows: Sequence[FloatArray]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Returns |root u|^2 for every u that is the product of one row from each list, and whether it is in the span."""
+    lengths = [len(row) for row in rows]
+    variances, known = np.zeros(prod(lengths)), np.zeros(prod(lengths), np.bool_)
+    step = max(1, AT_ONCE // len(scale))
+    for start in range(0, len(variances), step):
+        part = slice(start, min(start + step, len(variances)))
+        products = np.ones((part.stop - start, 1))
+        for row, places in zip(rows, np.unravel_index(np.arange(start, part.stop), lengths), strict=True):
+            products = (products[:, :, None] * row[places][:, None, :]).reshape(len(products), -1)
+        variances[part] = np.square(products @ root.T).sum(axis=1)
+        products *= scale
+        missed = products - (products @ span.T) @ span
+        known[part] = np.square(missed).sum(axis=1) <= MISSED**2 * np.square(products).sum(axis=1)
+    return variances.reshape(lengths), known.reshape(lengths)
 
 
 def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
@@ -126,14 +192,13 @@ def _of_several(matrices: Sequence[FloatArray]) -> Block:
     triangle = np.zeros((0, size))  # of columns in this order; its first `rank` are upper triangular
     solvers = [np.zeros((0, size)) for _ in matrices]  # from each level's data to the right side of the triangle
     for level, matrix in enumerate(matrices):
-        scale, values, vectors, held = _eigen(matrix)
-        roots = np.sqrt(values[held])[:, None]
-        own = (vectors[:, held].T * roots / scale)[:, columns]
+        rows, backwards = _rows_of(matrix)
+        own = rows[:, columns]
         longest = np.sqrt(np.square(own).sum(axis=1).max(initial=0.0))
         stack = np.vstack([triangle, own])
         right = np.zeros((len(stack), size * len(matrices)))
         right[:rank] = np.hstack(solvers)
-        right[rank:, level * size : (level + 1) * size] = vectors[:, held].T / roots * scale
+        right[rank:, level * size : (level + 1) * size] = backwards
         if rank:
             stack, right = _reflected(stack[:, :rank], stack), _reflected(stack[:, :rank], right)
             stack[:, :rank] = np.triu(stack[:, :rank])
@@ -181,6 +246,10 @@ def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArra
         one = np.zeros((size, size))
         one[columns[:rank]] = scipy.linalg.solve_triangular(square, solver)
         estimates.append(one)
+    if size > LARGE and rank <= size // 2:
+        span = np.zeros((size, rank))
+        span[columns] = scipy.linalg.qr((triangle / np.linalg.norm(triangle, axis=1)[:, None]).T, mode="economic")[0]
+        return Block(tuple(estimates), None, root, np.ones(size), None, np.ascontiguousarray(span.T))
     null = None
     if rank < size:
         basis = np.zeros((size, size - rank))

@@ -201,15 +201,25 @@ def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp
     """Returns the sum over some measurements of their weight times the product of their blocks."""
     which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
     alike, groups = np.unique(which, axis=1, return_inverse=True)
-    totals = np.bincount(groups.ravel(), weights[used], alike.shape[1])
-    size = prod(kinds.blocks.shape[1] for kinds in several)
-    matrix = np.zeros((size, size))
-    for group, total in enumerate(totals.tolist()):
-        one = np.full((1, 1), total)
-        for kinds, kind in zip(several, alike[:, group], strict=True):
-            one = np.kron(one, kinds.blocks[kind])
-        matrix += one
-    return matrix
+    return _product(
+        [kinds.blocks for kinds in several], alike, np.bincount(groups.ravel(), weights[used]).astype(np.float64)
+    )
+
+
+def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: FloatArray) -> FloatArray:
+    """Returns the sum over columns of kinds of their weight times the product of one block from each axis.
+
+    Columns that are alike along the first axis are added up over the others first, which are smaller.
+    """
+    if not blocks:
+        return np.full((1, 1), weights.sum())
+    size, rest = blocks[0].shape[1], prod(block.shape[1] for block in blocks[1:])
+    total = np.zeros((size, rest, size, rest))
+    for kind in np.unique(kinds[0]).tolist():
+        chosen = kinds[0] == kind
+        inner = _product(blocks[1:], kinds[1:, chosen], weights[chosen])
+        total += blocks[0][kind][:, None, :, None] * inner[None, :, None, :]
+    return total.reshape(size * rest, size * rest)
 
 
 def _every(
