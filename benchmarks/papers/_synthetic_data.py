@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
-from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.fit import Observation, planned_records
 from dpduck.mechanisms.synthetic.measure import MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
@@ -87,15 +88,21 @@ def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: M
 
 
 def run_annealed(
-    counts: ExactCounts, sets: tuple[Members, ...], pure: bool, amount: Fraction, expected: int
+    counts: ExactCounts, sets: tuple[Members, ...], pure: bool, amount: Fraction, expected: int | None
 ) -> Distribution:
     """Annealed rounds over a workload of marginals, as `auto` has them where no table holds all columns."""
     plan = annealed(counts._sizes, sets, pure, amount, 1, expected)
+    if plan.pool is None or plan.schedule is None:
+        raise SystemExit("rounds without a plan")
+    asks = MwemAsks(plan.pool, plan.schedule, Scan(None, 1), by_total=True)
+    oracle = asks.through(Door(asks.asks, lambda job: counts, ENTROPY))
+    parameter = plan.schedule.parameter(plan.schedule.total_price)
+    records = planned_records(oracle.total(parameter), plan.schedule.variance(parameter), expected)
+    plan = annealed(counts._sizes, sets, pure, amount, 1, records)
     if plan.pool is None or plan.schedule is None or plan.method is None:
         raise SystemExit("rounds without a plan")
-    asks = MwemAsks(plan.pool, plan.schedule, Scan(None, 1))
-    door = Door(asks.asks, lambda job: counts, ENTROPY)
-    return synthesise(plan.pool, plan.schedule, plan.method, asks.through(door)).distribution
+    method = replace(plan.method, expected=expected)
+    return synthesise(plan.pool, plan.schedule, method, oracle.replanned(plan)).distribution
 
 
 def measured_tables(

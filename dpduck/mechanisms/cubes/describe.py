@@ -24,6 +24,7 @@ from dpduck.mechanisms.cubes.plan import (
     AnyPlan,
     CubePlan,
     MeasurePlan,
+    amount_of,
     measured_plan,
     plans_at,
     rule_of,
@@ -147,58 +148,72 @@ def _by_rows(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: Floa
     return more if abs(more - some) <= ONE_FIGURE * more else None
 
 
-# What would make the finest table's error least, relative to the rows of a cell.
+# What would make errors least, beside the rows of a cell, of every aggregate.
 
 
 @dataclass(frozen=True)
 class Help:
-    """A change of statement or policy, and how many times less a typical cell then errs relative to its rows."""
+    """A change of statement or policy, and how many times less each aggregate then errs at least, beside its rows."""
 
     change: str
     times: float
 
 
-def helps(found: CubePlan, same_cost: Fraction | None) -> list[Help]:
+def helps(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
     """Returns what helps most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
 
     same_cost: the rho that the statement is charged, where the budget adds up rho.
     """
-    base = _relative(found)
-    if not base:
+    before = _figures(found, expect_rows)
+    if not any(before):
         return []
-    offers = [Help(change, base / error) for change, error in _changed(found, same_cost) if error > 0]
-    rows = found.request.rows
-    if rows.unit_sql is not None and rows.max_rows > 1:
-        fewer = rows.max_rows // 2
-        offers.append(Help(f"MAX ROWS {fewer} in the policy, which leaves rows out,", rows.max_rows / fewer))
+    offers = []
+    for change, changed in _changed(found, same_cost):
+        pairs = zip(before, _figures(changed, expect_rows), strict=True)
+        times = [base / error for base, error in pairs if base and error]
+        offers += [Help(change, min(times))] if times else []
     worth = sorted((one for one in offers if one.times >= WORTHWHILE), key=lambda one: -one.times)
     return worth[:MOST_HELPS]
 
 
-def _relative(found: CubePlan) -> float:
-    """Returns the largest error of a table times its cells; 0 where no table has an error of its own."""
-    measured = next((one for one in found.measures if one.measure.form != CHOICE), None)
-    if measured is None:
-        return 0.0
-    parts = cell_variances(found.request, measured.plan)
-    return max(sqrt(float(table.mean())) * table.size for table in parts)
+def _figures(found: CubePlan, expect_rows: int | None) -> list[float | None]:
+    """Returns for each aggregate what dp_errors says of it, beside the rows of a cell; None where that says nothing.
+
+    An average or a quantile errs less as well, the more rows a cell has: its error is that figure already.
+    """
+    question, figures = found.request.question, list[float | None]()
+    for line, use in zip(_lines(found, expect_rows), found.uses, strict=True):
+        cells = 1 if question.intervals else max(question.cells)
+        if use.weights and line.typical is not None:
+            figures.append(line.typical * cells)
+        elif line.typical is not None:
+            figures.append(line.typical)
+        else:
+            by_cell = line.by_rows if line.by_rows is not None else line.rank
+            figures.append(None if by_cell is None else by_cell * cells)
+    return figures
 
 
-def _changed(found: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, float]]:
-    """Changes of the statement with the relative error that each leads to, as long as planning them is quick."""
-    offers = [*_offers(found.request)]
+def _changed(found: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
+    """Changes of the statement with the plan that each leads to, as long as planning them is quick."""
     took = sum(one.plan.planning_seconds for one in found.measures)
+    if took > MOST_SECONDS / 2:
+        return
+    rows, charge, noise, amount = found.request.rows, found.request.price.charge, found.noise, amount_of(found.request)
+    offers = [*_offers(found.request)]
     if took * (len(offers) + 1) > MOST_SECONDS:
         offers = []
-    charge = found.request.price.charge
-    amount = charge.rho if charge.epsilon is None else charge.epsilon
+    if rows.unit_sql is not None and rows.max_rows > 1:
+        fewer = rows.max_rows // 2
+        bounded = replace(rows, max_rows=fewer, unit_bound=fewer)
+        offers.append((f"MAX ROWS {fewer} in the policy, which leaves rows out,", replace(found.request, rows=bounded)))
     for change, request in offers:
         with suppress(Refusal):
-            yield change, _relative(plans_at(request, found.noise, amount))
-    if charge.epsilon is not None and same_cost is not None and took < MOST_SECONDS / 2:
+            yield change, plans_at(request, noise, amount)
+    if charge.epsilon is not None and same_cost is not None:
         with suppress(Refusal):
-            gaussian = _relative(plans_at(found.request, NoiseKind.GAUSSIAN, same_cost))
-            yield f"OPTIONS (rho = {float(same_cost):.4g}), at the same cost,", gaussian
+            change = f"OPTIONS (rho = {float(same_cost):.4g}), at the same cost,"
+            yield change, plans_at(found.request, NoiseKind.GAUSSIAN, same_cost)
 
 
 def _offers(request: Request) -> Iterator[tuple[str, Request]]:
@@ -254,17 +269,22 @@ def _unknown(found: CubePlan, expect_rows: int | None) -> str:
 
 
 def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> str:
-    offers = helps(found, same_cost)
+    offers, figures = helps(found, same_cost, expect_rows), _figures(found, expect_rows)
     if not offers:
         return ""
-    counted = all(one.function == "count" for one in found.request.question.aggregates)
-    if expect_rows is None or not counted:
-        less = ", ".join(f"{one.times:.2g} times less with {one.change.rstrip(',')}" for one in offers)
+    question = found.request.question
+    if expect_rows is None or len(figures) > 1 or any(one.function != "count" for one in question.aggregates):
+        less = ", ".join(f"{_short(one.times)} times less with {one.change.rstrip(',')}" for one in offers)
         return f"beside its rows a cell's error would be {less}"
-    now = 100 * _relative(found) / expect_rows
-    rows = expect_rows / max(found.request.question.cells)
-    said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {now:.2g} %"
-    return f"{said}; with " + ", with ".join(f"{one.change} {now / one.times:.2g} %" for one in offers)
+    now = 100 * (figures[0] or 0.0) / expect_rows
+    rows = expect_rows / max(question.cells)
+    said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {_short(now)} %"
+    return f"{said}; with " + ", with ".join(f"{one.change} {_short(now / one.times)} %" for one in offers)
+
+
+def _short(figure: float) -> str:
+    """Writes two digits, and no exponent where there are few."""
+    return f"{float(f'{figure:.2g}'):g}"
 
 
 def _whose(found: CubePlan) -> str:

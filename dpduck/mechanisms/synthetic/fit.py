@@ -367,16 +367,25 @@ def observed_marginal(family: Family, values: NDArray[np.int64], variance: float
 def total_of(observations: Sequence[Observation], first: float, variance: float, expected: int | None) -> float:
     """Returns the number of records: a noisy total and the sums of noisy marginals, weighted by variance; at least 1.
 
-    expected: a public guess, which the estimate stays within a factor of 2 of.
+    expected: a public guess. The estimate is brought within a factor of 2 of it, by one standard error at most: beyond
+    that the answers know better.
     """
     estimates, precisions = [first], [1 / variance]
     for observation in observations:
         if observation.coefficients is None:
             estimates.append(float(observation.value.sum()))
             precisions.append(1 / (observation.variance * observation.value.size))
-    estimate = float(np.average(estimates, weights=precisions))
-    low, high = (1.0, MOST_RECORDS) if expected is None else (expected / 2, 2.0 * expected)
-    return min(max(low, estimate), high)
+    estimate, error = float(np.average(estimates, weights=precisions)), sum(precisions) ** -0.5
+    if expected is not None:
+        estimate = max(estimate, min(expected / 2, estimate + error))
+        estimate = min(estimate, max(2.0 * expected, estimate - error))
+    return min(max(1.0, estimate), MOST_RECORDS)
+
+
+def planned_records(first: float, variance: float, expected: int | None) -> int:
+    """Returns the number of records to plan for once the noisy total is known: the guess, if it is right within 2."""
+    records = total_of([], first, variance, expected)
+    return expected if expected is not None and expected <= 2 * records <= 4 * expected else round(records)
 
 
 def coefficients_of(family: Family, row: int) -> IntegerArray:

@@ -20,7 +20,7 @@ from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, Steps
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Component, Distribution, fit_tables, kept_zeros
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import synthesise
-from dpduck.mechanisms.synthetic.plan import Fit, fits_of
+from dpduck.mechanisms.synthetic.plan import Fit, fits_of, planned_by_total
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import Schedule
@@ -29,6 +29,7 @@ from dpduck.planning.recovery.recover import recover
 from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Table, Within
 from dpduck.trusted.ledger.secrets import no_step
 from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.operators import Family
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import Door
 from dpduck.trusted.private.measure import Guess
@@ -69,7 +70,7 @@ def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
     fits = fits_of(question)
     chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
-        return SyntheticProposal(question, fits, MwemAsks(chosen.pool, chosen.schedule, scan), ())
+        return SyntheticProposal(question, fits, MwemAsks(chosen.pool, chosen.schedule, scan, chosen.by_total), ())
     queries = [] if chosen.plan is None else noisy_queries(chosen.plan)
     return SyntheticProposal(question, fits, None, tuple(Ask(scan, Table(query), noise) for query, noise in queries))
 
@@ -94,9 +95,14 @@ def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:
         noisy = door.tables(proposal.tables)
         tools.steps("fitting")
         return _measured(chosen, proposal.question.zeros, noisy)
+    oracle = proposal.mwem_asks.through(door, tools.steps)
+    if chosen.by_total and chosen.schedule is not None:
+        parameter = chosen.schedule.parameter(chosen.schedule.total_price)
+        chosen = planned_by_total(proposal.question, oracle.total(parameter), chosen.schedule.variance(parameter))
+        oracle = oracle.replanned(chosen)
     if chosen.pool is None or chosen.schedule is None or chosen.method is None:
         raise InternalError("MWEM without a schedule")
-    found = synthesise(chosen.pool, chosen.schedule, chosen.method, proposal.mwem_asks.through(door, tools.steps))
+    found = synthesise(chosen.pool, chosen.schedule, chosen.method, oracle)
     return Model(found.distribution, found.records)
 
 
@@ -158,23 +164,26 @@ class MwemAsks:
     """The asks of a schedule over a pool.
 
     The number of records and the marginals before the rounds are asked once each. Rounds that adapt are a family of
-    their own, for what the others leave of the price.
+    their own, for what the others leave of the price. by_total: the marginals before the rounds are of that family too.
     """
 
-    def __init__(self, pool: Pool, schedule: Schedule, scan: Scan) -> None:
+    def __init__(self, pool: Pool, schedule: Schedule, scan: Scan, by_total: bool = False) -> None:
         self._schedule, self._scan = schedule, scan
         self.families = Families(pool.families, pool.whole, pool.all_weights)
-        total = Marginal(self.families, len(pool.families) - 1)
-        self.marginals = {total.number: Ask(scan, total, self.noise(schedule.parameter(schedule.total_price)))}
-        for place in range(schedule.first):
+        if by_total:
+            self.families = Families((Family((), ()),), whole=True)
+        total = Marginal(self.families, len(self.families.families) - 1)
+        self.total = Ask(scan, total, self.noise(schedule.parameter(schedule.total_price)))
+        self.marginals: dict[int, Ask[IntegerArray]] = {}
+        for place in range(0 if by_total else schedule.first):
             number = len(pool.workload) + place
             noise = self.noise(schedule.parameter(schedule.first_price))
             self.marginals[number] = Ask(scan, Marginal(self.families, number), noise)
         self.rounds: Ask[None] | None = None
         self.choice: Ask[int] | None = None
         self.candidate: Ask[IntegerArray] | None = None
-        if schedule.adaptive:
-            spent = schedule.total_price + schedule.first_price * schedule.first
+        if schedule.adaptive or by_total:
+            spent = schedule.total_price + (0 if by_total else schedule.first_price * schedule.first)
             kinds = (Choice, Candidate)
             self.rounds = Ask(scan, Within(schedule.amount - spent, schedule.pure, kinds))
             return
@@ -186,7 +195,7 @@ class MwemAsks:
     def asks(self) -> Sequence[Ask[Any]]:
         """Returns everything that is declared."""
         rounds = (self.rounds, self.choice, self.candidate)
-        return [*self.marginals.values(), *(ask for ask in rounds if ask is not None)]
+        return [self.total, *self.marginals.values(), *(ask for ask in rounds if ask is not None)]
 
     def noise(self, parameter: Fraction) -> Noise:
         """Returns the noise of an answer, with the scale or the variance that the schedule says."""
@@ -199,14 +208,15 @@ class MwemAsks:
 
     def through(self, door: Door, steps: Steps = no_step) -> DoorOracle:
         """Whoever answers the questions by a door. steps: told of each round."""
-        return DoorOracle(self, door, self._schedule, steps)
+        return DoorOracle(self, door, self._schedule.pure, self.families, steps)
 
 
 class DoorOracle:
     """Answers MWEM's questions by a door (see synthetic.mwem.NoisyOracle)."""
 
-    def __init__(self, mwem_asks: MwemAsks, door: Door, schedule: Schedule, steps: Steps) -> None:
-        self._asks, self._door, self._schedule, self._steps = mwem_asks, door, schedule, steps
+    def __init__(self, mwem_asks: MwemAsks, door: Door, pure: bool, families: Families, steps: Steps) -> None:
+        self._asks, self._door, self._pure, self._families, self._steps = mwem_asks, door, pure, families, steps
+        self._total: int | None = None
 
     @property
     def left(self) -> Fraction:
@@ -214,12 +224,27 @@ class DoorOracle:
         rounds = self._asks.rounds
         return Fraction(0) if rounds is None else self._door.left(rounds)
 
+    def total(self, parameter: Fraction) -> int:
+        """Returns the noisy number of records, which is asked once."""
+        if self._total is None:
+            self._total = int(self._door.answer(self._like(self._asks.total, parameter))[0])
+        return self._total
+
+    def replanned(self, fit: Fit) -> DoorOracle:
+        """Returns an oracle that knows the total already, for the questions of another plan at the same price."""
+        if fit.pool is None or self._asks.rounds is None:
+            raise InternalError("a plan that no family of asks pays for")
+        families = Families(fit.pool.families, fit.pool.whole, fit.pool.all_weights)
+        found = DoorOracle(self._asks, self._door, self._pure, families, self._steps)
+        found._total = self._total
+        return found
+
     def choose(self, estimates: FloatArray, penalties: FloatArray, allowed: NDArray[np.bool_], rate: Fraction) -> int:
         """Returns a candidate that is answered badly."""
         self._steps("a round")
         ask = self._asks.choice
         if ask is None or not isinstance(ask.query, Choice) or ask.query.rate != rate:
-            ask = Ask(self._scan, Choice(self._asks.families, rate, self._schedule.pure))
+            ask = Ask(self._asks.total.scan, Choice(self._families, rate, self._pure))
             self._admit(ask)
         return self._door.answer(ask, Guess(estimates, penalties, allowed))
 
@@ -227,18 +252,21 @@ class DoorOracle:
         """Returns its noisy answer."""
         ask, noise = self._asks.candidate, self._asks.noise(parameter)
         if ask is None or ask.noise != noise:
-            ask = Ask(self._scan, Candidate(self._asks.families), noise)
+            ask = Ask(self._asks.total.scan, Candidate(self._families), noise)
             self._admit(ask)
         return self._door.answer(ask, candidate)
 
     def marginal(self, family: int, parameter: Fraction) -> IntegerArray:
         """Returns a whole noisy marginal."""
-        ask, noise = self._asks.marginals[family], self._asks.noise(parameter)
-        return self._door.answer(ask if ask.noise == noise else Ask(ask.scan, ask.query, noise))
+        if family == len(self._families.families) - 1:
+            return np.array([self.total(parameter)], np.int64)
+        ask = self._asks.marginals.get(family)
+        return self.answer(family, parameter) if ask is None else self._door.answer(self._like(ask, parameter))
 
-    @property
-    def _scan(self) -> Scan:
-        return next(iter(self._asks.marginals.values())).scan
+    def _like(self, ask: Ask[IntegerArray], parameter: Fraction) -> Ask[IntegerArray]:
+        """Returns the declared ask, or one of other noise, which the door refuses."""
+        noise = self._asks.noise(parameter)
+        return ask if ask.noise == noise else Ask(ask.scan, ask.query, noise)
 
     def _admit(self, ask: Ask[Any]) -> None:
         """Declares an ask where rounds adapt; elsewhere the door will refuse it."""

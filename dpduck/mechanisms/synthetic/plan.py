@@ -14,6 +14,7 @@ from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, kept_zeros, needed_cells
+from dpduck.mechanisms.synthetic.fit import planned_records
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, Pool, candidates, pool_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
@@ -36,7 +37,7 @@ from dpduck.planning.plan import Plan
 from dpduck.trusted.ask import WEIGHT
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import Family
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 
 MOST_ROUNDS = 64
 """Of the rule; a statement may ask for more."""
@@ -51,6 +52,9 @@ QUIET_CUBE = 0.15
 """A cube that is predicted to err less is taken, annealed rounds beyond: how much they err is up to the data, and no
 prediction of theirs chose as well over made and real tables (docs/decisions.md)."""
 
+FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+"""Of the price of annealed rounds, for the 1-way marginals before them: the least by which these are QUIET."""
+
 ROUNDS_BEGUN = {True: 1, False: 2}
 """Annealed rounds begin with so small a share that there could be four times so many for each attribute."""
 
@@ -60,6 +64,7 @@ class Fit:
     """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM.
 
     seconds: a guess of how long it takes once rows are counted; planning is over by then. None where nothing is known.
+    by_total: all but the number of records is planned anew once that is known with noise.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Fit:
     schedule: Schedule | None = None
     method: Method | None = None
     seconds: float | None = None
+    by_total: bool = False
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
@@ -224,7 +230,31 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
     if found.pool is None:
         return []
     zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
-    return [replace(found, pool=replace(found.pool, zeros=zeros))]
+    by_total = (not pure or request.pure_budget) and _always_drawable(found)
+    return [replace(found, pool=replace(found.pool, zeros=zeros), by_total=by_total)]
+
+
+def _always_drawable(fit: Fit) -> bool:
+    """Tells whether the samplers can draw the noise of annealed rounds, whatever the number of records."""
+    if fit.schedule is None or fit.pool is None:
+        return False
+    try:
+        for share in (FIRST_SHARES[0], FIRST_SHARES[-1]):
+            rounds = ROUNDS_BEGUN[fit.schedule.pure] * len(fit.pool.sizes)
+            schedule = replace(fit.schedule, rounds=rounds, first_share=share, adaptive=True)
+            least = schedule.of_round(schedule.round_price / 4)[1]
+            _require_drawable(schedule.pure, [schedule.parameter(schedule.first_price), least])
+    except Refusal:
+        return False
+    return True
+
+
+def planned_by_total(request: SyntheticRequest, total: float, variance: float) -> Fit:
+    """Plans annealed rounds anew for a noisy number of records: post-processing of an answer that was paid for."""
+    found = _annealed(replace(request, expect_rows=planned_records(total, variance, request.expect_rows)))[0]
+    if found.method is None:
+        raise InternalError("annealed rounds without a method")
+    return replace(found, method=replace(found.method, expected=request.expect_rows))
 
 
 def annealed(
@@ -272,12 +302,12 @@ def annealed(
 
 def _first_share(pure: bool, amount: Fraction, bound: int, sizes: Sequence[int], records: int) -> Fraction:
     """Returns the share of the price for 1-way marginals: the least that leaves their noise below QUIET."""
-    for share in (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)):
+    for share in FIRST_SHARES[:-1]:
         tried = Schedule(pure, amount, bound, 1, Fraction(1, 10), len(sizes), share, True)
         noise = mean_absolute(pure, tried.variance(tried.parameter(tried.first_price)))
         if noise * sum(sizes) / (len(sizes) * 2 * records) <= QUIET:
             return share
-    return Fraction(3, 4)
+    return FIRST_SHARES[-1]
 
 
 def _require_drawable(pure: bool, parameters: list[Fraction]) -> None:

@@ -36,6 +36,7 @@ class SyntheticRequest:
 
     kind: of the workload. predicates: for its conditions, keys over the same sources with labels true, false, NULL.
     expect_rows: the policy's public guess. zeros: combinations of values that WHERE rules out, by public facts.
+    pure_budget: tells whether the budget adds up epsilons, so that rho has no price.
     """
 
     base: Request
@@ -44,6 +45,7 @@ class SyntheticRequest:
     options: SyntheticOptions
     expect_rows: int | None
     zeros: tuple[ImpossibleCells, ...] = ()
+    pure_budget: bool = False
 
     def digest(self) -> str:
         """Returns a name for the distribution that is released; rows are drawn from it free of charge, any number of
@@ -83,7 +85,8 @@ def analyse_synthetic(statement: CreateSynthetic, facts: PublicFacts) -> Synthet
     collated = any(facts.has_collations(table) for table in source.every_table)
     keys, sources = base.question.keys, base.question.sources
     zeros = () if where is None else impossible_cells(where.this, keys, sources, source.scope, collated)
-    return SyntheticRequest(base, statement.workload.kind, predicates, options, source.policy.expect_rows, zeros)
+    policy, kind = source.policy, statement.workload.kind
+    return SyntheticRequest(base, kind, predicates, options, policy.expect_rows, zeros, policy.budget.pure)
 
 
 def _columns(select: exp.Select, facts: PublicFacts) -> list[exp.Column]:

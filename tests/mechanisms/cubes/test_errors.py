@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from math import sqrt
 from typing import Any
 
@@ -108,6 +109,50 @@ def test_what_helps_is_what_it_is_said_to_be(visits: Clinic) -> None:
     protected(visits, most_rows=2, budget="epsilon = 100, delta = 1e-6")
     fewer = errors(visits, ASK.format("epsilon = 1", "age, count(*) AS n", "age"))[NAMES[0]]
     assert 100 * fewer[2] / 2000 == pytest.approx(offers["MAX ROWS 2 in the policy, which leaves rows out"], rel=0.02)
+
+
+GRID = [
+    "sex, count(*) AS n, sum(charge) AS s FROM visits GROUP BY sex",
+    "sex, sum(charge) AS s, count(*) AS n FROM visits GROUP BY sex",
+    "sex, age, count(*) AS n, avg(charge) AS s FROM visits GROUP BY CUBE (sex, age)",
+    "sex, count(*) AS n, count(DISTINCT patient) AS s FROM visits GROUP BY sex",
+    "age, count(*) AS n, count(DISTINCT sex) AS s FROM visits GROUP BY age",
+    "sex, avg(charge) AS s, stddev(charge) AS t FROM visits GROUP BY sex",
+    "sex, count(*) AS n, median(charge) AS s FROM visits GROUP BY sex",
+    "count(*) FILTER (WHERE charge > 500) AS n, count(*) FILTER (WHERE sex = 1) AS m FROM visits",
+    "sum(charge) AS s FROM visits",
+]
+
+
+def relative(clinic: Clinic, statement: str) -> list[float]:
+    """The errors of a statement beside the rows of a cell; of what is no count and no sum, the errors alone."""
+    rows = clinic.con.execute("FROM dp_errors(?)", [statement]).fetchall()
+    added = [line[0].startswith(("count", "sum")) for line in rows]
+    return [line[3] / line[2] if of_rows else line[3] for line, of_rows in zip(rows, added, strict=True)]
+
+
+def test_advice_is_true_of_every_aggregate(visits: Clinic) -> None:
+    """What a note offers makes the error of each aggregate less by the factor that it names, or by more, as dp_errors
+    says, and one of them by that very factor: of all kinds of aggregates, at pure prices and others."""
+    protected(visits, budget="epsilon = 30, delta = 1e-5")
+    seen = 0
+    for price, asked in product(("epsilon = 1", "epsilon = 1, delta = 1e-6"), GRID):
+        statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({price}) {asked}"
+        before = relative(visits, statement)
+        for times, change in OFFER.findall(note(visits, statement)):
+            other = statement.replace(price, change[9:-1])
+            if change.startswith("MAX ROWS"):
+                other = statement.replace(price, f"{price}, max_rows_contributed = {change[9:]}")
+            elif change == "no sex":
+                other = statement.replace("CUBE (sex, age)", "CUBE (age)").replace(" sex,", " ")
+                other = other.removesuffix("GROUP BY sex")
+            gains = [one / two for one, two in zip(before, relative(visits, other), strict=True)]
+            assert min(gains) == pytest.approx(float(times), rel=0.06), (statement, change, gains)
+            seen += 1
+    assert seen > 20
+
+
+OFFER = re.compile(r"([\d.e+]+) times less with (OPTIONS \([^)]*\)|MAX ROWS \d+|no sex)")
 
 
 def test_a_chosen_quantile_errs_as_its_law_says(visits: Clinic) -> None:

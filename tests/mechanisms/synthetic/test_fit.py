@@ -10,7 +10,7 @@ import pytest
 
 from dpduck.mechanisms.synthetic import fit as fits
 from dpduck.mechanisms.synthetic.distribution import fit_tables
-from dpduck.mechanisms.synthetic.fit import Observation
+from dpduck.mechanisms.synthetic.fit import Observation, planned_records, total_of
 from dpduck.mechanisms.synthetic.junction import calibrated, junction_tree
 
 SHAPE = (2, 3)
@@ -101,3 +101,14 @@ def test_a_precise_margin_does_not_end_the_fit_of_its_table(seed: int) -> None:
     assert wrong[1][0] < 1.2 * wrong[0][0]
     assert wrong[1][1] < 0.0005
     assert wrong[0][1] > 0.01
+
+
+def test_an_estimate_is_brought_near_a_guess_within_its_error_alone() -> None:
+    """Answers that are off by one standard error at most are brought within a factor of 2 of the guess, no farther; the
+    plan takes the guess where it is right within 2, else the noisy number."""
+    assert [total_of([], first, 100.0, 1_000) for first in (-5.0, 4.0, 495.0, 700.0, 2_005.0, 9_000.0)] == [
+        5.0, 14.0, 500.0, 700.0, 2_000.0, 8_990.0,
+    ]  # fmt: skip
+    assert total_of([], -5.0, 100.0, None) == 1.0
+    assert [planned_records(first, 100.0, 1_000) for first in (100.0, 700.0, 9_000.0)] == [110, 1_000, 8_990]
+    assert planned_records(700.0, 100.0, None) == 700
