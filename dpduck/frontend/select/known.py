@@ -33,6 +33,9 @@ from dpduck.values.errors import NOTHING_PRIVATE, Refusal
 
 _FLOATS = ("FLOAT", "DOUBLE")
 
+MODEST = 10
+"""The part of a budget of rho that is proposed for what is not known, where 0.5 would be more."""
+
 
 @dataclass(frozen=True, eq=False)
 class Condition:
@@ -211,7 +214,9 @@ def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
         return words
     if policy.budget.delta:
         return f"{words}, delta = {float(policy.budget.delta)!r}"
-    return "rho = 0.5" if epsilon == 1 else words  # at a limit of the policy: rounded, its rho might be beyond
+    if epsilon != 1 or policy.budget.rho is None:
+        return words  # at a limit of the policy: rounded, its rho might be beyond
+    return f"rho = {float(min(Fraction(1, 2), policy.budget.rho / MODEST))!r}"
 
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:

@@ -179,6 +179,7 @@ def test_what_is_not_known_is_refused_with_a_price(clinic: Clinic) -> None:
 PRICES = {
     "epsilon = 9": "epsilon = 1",
     "rho = 9": "rho = 0.5",
+    "rho = 0.5": "rho = 0.05",
     "epsilon = 9, delta = 1e-6": "epsilon = 1, delta = 1e-06",
 }
 
