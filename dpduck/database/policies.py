@@ -65,6 +65,7 @@ class PolicyStore:
         self._lock = threading.RLock()
         self._held: InForce | None = None
         self._earlier: tuple[Terms, ...] | None = None
+        self._changes = 0
 
     def create_tables(self) -> None:
         """Creates the tables, where they are not there yet."""
@@ -114,18 +115,18 @@ class PolicyStore:
 
     def earlier(self) -> tuple[Terms, ...]:
         """Returns the terms before those in force that gave the same answers, the latest first; read once."""
+        if (known := self._earlier) is not None:
+            return known
+        changes, budgets = self._changes, self.budgets()  # not under this lock: the ledger has one of its own
         with self._lock:
-            if self._earlier is not None:
-                return self._earlier
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
-            if len(rows) < 2:
-                self._earlier = ()
-                return ()
-            budgets = self.budgets()
-            in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
-            self._earlier = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
-            return self._earlier
+            found: tuple[Terms, ...] = ()
+            if len(rows) > 1:
+                in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
+                found = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
+            self._earlier = found if changes == self._changes else None
+            return found
 
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -135,6 +136,7 @@ class PolicyStore:
                 yield cursor
             finally:
                 self._held = self._earlier = None
+                self._changes += 1
 
     def dropped(self) -> list[Policy]:
         """Returns the last policy of every table that has none any more, in the order of the tables' names."""
