@@ -79,13 +79,19 @@ def made(clinic: Clinic) -> list[object]:
     return [(clinic.dp(statement), sorted(clinic.rows(read), key=repr)) for statement, read in MADE.values()]
 
 
-def test_budgets_and_limits_change_no_answer(clinic: Clinic) -> None:
+@pytest.fixture(scope="module")
+def paid(clinic: Clinic) -> tuple[list[object], list[object], int]:
+    """All answers under the first terms, and how many charges they were."""
+    return asked(clinic), made(clinic), clinic.charges()
+
+
+def test_budgets_and_limits_change_no_answer(clinic: Clinic, paid: tuple[list[object], list[object], int]) -> None:
     """Every kind of statement is answered as before, free of charge, after each change and after all of them."""
-    paid, named, charges = asked(clinic), made(clinic), clinic.charges()
+    answers, named, charges = paid
     assert charges == len(STATEMENTS) + len(MADE)
     for change in CHANGES:
         assert alter(clinic, f"SET {change}").endswith("what was answered stays answered, free of charge")
-        assert asked(clinic) == paid, change
+        assert asked(clinic) == answers, change
     assert made(clinic) == named and clinic.charges() == charges
     planned = clinic.rows("SELECT epsilon, rho, note FROM dp_plan('{}') LIMIT 1".format(STATEMENTS["count"]))
     assert planned == [(0, 0, "answered already: free")]
@@ -94,8 +100,11 @@ def test_budgets_and_limits_change_no_answer(clinic: Clinic) -> None:
     assert "one statement is limited" in clinic.refused(STATEMENTS["count"].replace("epsilon = 1", "epsilon = 3.01"))
 
 
+@pytest.mark.usefixtures("paid")
 def test_a_principal_reads_what_was_paid(clinic: Clinic) -> None:
     """A served principal under a new limit: the stored answer, and no other."""
+    for change in CHANGES:
+        alter(clinic, f"SET {change}")
     engine = engine_of(clinic.con)
     assert engine is not None
     anna = Caller("anna", owner=False, tables=("memory.main.visits",))
@@ -104,11 +113,14 @@ def test_a_principal_reads_what_was_paid(clinic: Clinic) -> None:
     assert clinic.charges() == before
 
 
+@pytest.mark.usefixtures("paid")
 def test_what_exists_goes_on_under_new_limits(clinic: Clinic) -> None:
     """A session asks on, and REFRESH of a view reads what is known, though neither could be made today."""
+    for change in CHANGES:
+        alter(clinic, f"SET {change}")
     charges = clinic.charges()
     assert len(clinic.rows("FROM dp_ask('s', ['w3'])")) == 1
-    assert clinic.dp("REFRESH PRIVATE VIEW v") == [("memory_private.v is ready",)] or clinic.rows("FROM private.v")
+    assert str(clinic.dp("REFRESH PRIVATE VIEW v")[0][0]).endswith("v is ready")
     assert clinic.charges() == charges
 
 
