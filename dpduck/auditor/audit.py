@@ -1,7 +1,7 @@
 """The order of an audit: neighbours from policies, each statement asked of both, bounds, and a search for others.
 
 Beside the answers a channel is compared: whether a statement is answered, its shape, text and price, on both
-neighbours.
+neighbours. Exact counts of made-up tables are compared with those of each unit alone (additivity).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import islice
 
 import duckdb
 
+from dpduck.auditor.additivity import condition_statements, sums
 from dpduck.auditor.bounds import Bound, Claim, bounds
 from dpduck.auditor.neighbours import CROWDED, KINDS, ODD, SPREAD, Neighbours, neighbours
 from dpduck.auditor.runs import Planned, Seen, asked, measured, planned, table_of
@@ -143,8 +144,32 @@ def audit(
             for kind in (CROWDED,) if case.then else (CROWDED, SPREAD):
                 tell(f"{number} of {len(cases)}: {case.mechanism or 'statement'}, {kind} unit")
                 yield audit_case(pairs[kind], case, f"{kind[0]}{number}_", settings, workers)
+        tell("exact counts of all units, and of each alone")
+        yield from added_up(source, [case.text for case in cases if not case.then], "" if given else tables[0].price)
         if settings.search > 0:
             yield from _searched(pairs, Search(tables, settings.seed), settings, workers, tell)
+
+
+ADDITIVITY, ALONE = "additivity", "alone"
+NOT_THE_SUM = "exact counts of all units together, which are not the sum of those of each alone"
+
+
+def added_up(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[Finding]:
+    """Yields statements whose exact counts are not the sum of those of each unit alone; else how many were compared.
+
+    price: of statements with conditions over every column, which are tried, too; "" for none.
+    """
+    began = time.monotonic()
+
+    def statements(made: duckdb.DuckDBPyConnection) -> list[str]:
+        return [*texts, *(condition_statements(made, price) if price else [])]
+
+    found = sums(source, statements)
+    seconds = time.monotonic() - began
+    for text in found.broken:
+        yield Finding(ADDITIVITY, ALONE, text, told=NOT_THE_SUM, seconds=seconds)
+    if not found.broken:
+        yield Finding(ADDITIVITY, ALONE, f"{found.statements} statements: all units, and each alone", seconds=seconds)
 
 
 def with_tag(text: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from dpduck.auditor.audit import ERROR, Finding, Settings, audit
+from dpduck.auditor.audit import ADDITIVITY, ERROR, Finding, Settings, audit
 from dpduck.commands import DATABASE, STORE, one_line_errors
 from dpduck.engine.connection import connect
 
@@ -26,16 +26,21 @@ HEADER = f"{'mechanism':<16}{'unit':<8} {'measure':<7} {'charged':>9} {'seen':>9
 EXPLAINED = (
     "seen: at least so much of the measure was told, but for a chance of 1e-9 a statement. found: a loss of so much "
     "would have been seen above what was charged, with probability 0.95. runs: on which the event was tested, of each "
-    "of two made-up tables that differ in one privacy unit."
+    "of two made-up tables that differ in one privacy unit. additivity: what is counted of all units together is the "
+    "sum of what is counted of each alone, of a made-up table with parts that are constant or NULL."
 )
 
 
 def lines(finding: Finding) -> Iterator[str]:
     """Yields what was seen of one statement."""
     name = f"{finding.mechanism or 'statement':<16}{finding.kind:<8} "
+    if finding.mechanism == ADDITIVITY and not finding.told:
+        yield f"{name}{finding.statement:<44}  holds"
+        return
     if finding.told:
         yield f"{name}{'':<44}  TELLS"
-        yield from wrapped(f"what differs between neighbours: {finding.told}")
+        what = "what does not add up" if finding.mechanism == ADDITIVITY else "what differs between neighbours"
+        yield from wrapped(f"{what}: {finding.told}")
     elif finding.refused:
         yield f"{name}{'':<44}  refused"
         yield from wrapped(finding.refused)

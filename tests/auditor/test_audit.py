@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import dpduck
-from dpduck.auditor.audit import Settings, audit
+from dpduck.auditor.audit import ALONE, Settings, audit
 from dpduck.auditor.bounds import Claim, bounds
 from dpduck.auditor.neighbours import CROWDED, KINDS, SPREAD, Neighbours, neighbours, roomy
 from dpduck.auditor.statements import Search, own_statements
@@ -183,10 +183,10 @@ def test_the_command_reports_in_eighty_columns(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["audit", str(path), statement, "--seconds", "0.3"])
     assert done.exit_code == 0, done.output
     assert all(len(line) <= 80 for line in done.output.splitlines()), done.output
-    assert done.output.count("holds") == 4 and "none tells more than it is charged" in " ".join(done.output.split())
+    assert done.output.count("holds") == 5 and "none tells more than it is charged" in " ".join(done.output.split())
     said = CliRunner().invoke(main, ["audit", str(path), statement, "--seconds", "0.1", "--format", "json"])
     found = [json.loads(line) for line in said.output.splitlines()]
-    assert [one["kind"] for one in found] == [CROWDED, SPREAD]
+    assert [one["kind"] for one in found] == [CROWDED, SPREAD, ALONE]
     assert found[0]["bounds"][0]["measure"] == "epsilon" and not found[0]["broken"]
     with dpduck.connect(path) as con:
         assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(0,)]

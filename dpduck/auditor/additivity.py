@@ -1,0 +1,343 @@
+"""Whether exact counts add up: of all privacy units together, and of each alone, on tables that are made up.
+
+Rows of a unit that count are chosen by that unit's rows alone, so what is counted of all is the sum of what is counted
+of each, cell by cell. A scan that leaves out rows by what other rows of a part of a table are breaks that first.
+
+A twin of the tables gets a few units: one has NULL in every column, one has the same row again and again, one has a
+value or NULL. Statements are planned once, over all units. Then the tables are given the rows of all, and of each
+alone, and every time the door counts and answers with noise that is next to nothing. No private row is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor, sqrt
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpduck.auditor.neighbours import loaded, roomy
+from dpduck.auditor.runs import Planned, planned
+from dpduck.database.catalog import Catalog
+from dpduck.engine.connection import connect, twin_database
+from dpduck.engine.functions import OWNER
+from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.owner.domains import is_numeric
+from dpduck.trusted.ask import Ask, Table, Total, norms_of, price
+from dpduck.trusted.ledger.secrets import no_step
+from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.trusted.noise.law import Noise, NoiseKind
+from dpduck.trusted.private.door import Bill, opened
+from dpduck.trusted.private.jobs import CountingJob, KeyJob
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import DpduckError
+from dpduck.values.privacy import Charge
+
+UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400
+"""Units that stay of a twin, their rows in a table at most, and rows of the twin."""
+
+FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
+"""Noise is beyond what is allowed for it with a chance of 2 exp(-FAR), below 1e-25, for each number. Epsilon or rho of
+an ask at most, and of all, from the budget of the twin.
+"""
+
+BRANCHES, MOST_COLUMNS = 6, 40
+"""Conditions of one statement, and columns of a table that have conditions."""
+
+Policies = Mapping[TableName, Policy]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What was compared. statements: how many. broken: those whose counts do not add up."""
+
+    statements: int
+    broken: tuple[str, ...]
+
+
+def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConnection], Sequence[str]]) -> Sums:
+    """Compares what statements count of all units of a twin, and of each alone.
+
+    given: statements, with {tag}, for a database. Those that are refused are left out.
+    """
+    workers = Workers()
+    with connect() as made:
+        made.execute("SET threads = 1")
+        for _ in twin_database(source, made, MADE_UP_ROWS, roomy):
+            pass
+        lay_out(made, set())
+        stored = _kept_rows(made)
+        parts = [None, *_units(made, stored)]
+        plans = _affordable([one for text in given(made) for one in _plans(made, text)], len(parts))
+        counted: list[list[IntegerArray]] = []
+        for unit in parts:
+            _give_rows(made, stored, unit)
+            counted.append(list(_answers(made, plans, workers)))
+        broken = [
+            plan.planned.text
+            for plan, all_of_them, *each in zip(plans, *counted, strict=True)
+            if np.any(np.abs(all_of_them - sum(each)) > plan.slack * len(parts))
+        ]
+        return Sums(len(plans), tuple(broken))
+
+
+# Tables of a few units.
+
+
+def units_sql(private: Policies, table: TableName) -> str:
+    """Returns SQL of a table's rows and of the unit of each, a text unit_of_row: of rows that are units, of some."""
+    unit = private[table].unit
+    if unit.reference is not None:
+        parent = units_sql(private, TableName(unit.reference.parent))
+        column, key = quote_identifier(unit.reference.column), quote_identifier(unit.reference.parent_column)
+        owners = f"SELECT {key} AS parent_key, any_value(unit_of_row) AS unit_of_row FROM ({parent}) GROUP BY 1"
+        return f"SELECT child.*, unit_of_row FROM {table.sql} AS child LEFT JOIN ({owners}) ON {column} = parent_key"
+    columns = [quote_identifier(name) for name in unit.own_columns]
+    if not columns:
+        whose = f"'row ' || (row_number() OVER () // {ROWS_OF_UNIT}) % {UNITS}"
+    else:
+        absent = " OR ".join(f"{name} IS NULL" for name in columns)
+        together = ", ".join(f"CAST({name} AS VARCHAR)" for name in columns)
+        whose = f"CASE WHEN {absent} THEN NULL ELSE concat_ws(chr(31), {together}) END"
+    return f"SELECT *, {whose} AS unit_of_row FROM {table.sql}"
+
+
+def lay_out(made: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
+    """Leaves a few units to each private table that is not done, and says that it is; row groups are written anew."""
+    private = policies_of(made)
+    kept = _chosen_units(made, private)
+    waiting = [table for table in private if table not in done]
+    done.update(waiting)
+    for number, table in enumerate(waiting):
+        made.execute(f"CREATE TEMP TABLE laid_{number} AS {_laid_sql(made, private, table, kept)}")
+    for number, table in enumerate(waiting):
+        create_anew(made, table, f"FROM temp.laid_{number}")
+        made.execute(f"DROP TABLE temp.laid_{number}")
+
+
+def policies_of(made: duckdb.DuckDBPyConnection) -> Policies:
+    """Returns the policies of a database, by their tables."""
+    return {policy.table: policy for policy in loaded(made).about.policies.policies()}
+
+
+def create_anew(made: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
+    """Puts rows in the place of a table's own: minima and maxima of those would stay where they are deleted."""
+    created = "SELECT sql FROM duckdb_tables() WHERE (database_name, schema_name, table_name) = ($1, $2, $3)"
+    ((ddl,),) = made.execute(created, list(table.parts)).fetchall()
+    ((home,),) = made.execute("SELECT current_database()").fetchall()
+    made.execute(f"DROP TABLE {table.sql}")
+    made.execute(f"USE {quote_identifier(table.parts[0])}")
+    made.execute(ddl)
+    made.execute(f"USE {quote_identifier(home)}")
+    made.execute(f"INSERT INTO {table.sql} {rows}")
+
+
+def _chosen_units(made: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, list[str]]:
+    """Returns the units that stay, as literals by the key of units, in an order of their own."""
+    chosen: dict[str, list[str]] = {}
+    for table, policy in private.items():
+        if policy.unit.reference is None:
+            listed = f"SELECT unit_of_row FROM ({units_sql(private, table)}) WHERE unit_of_row IS NOT NULL GROUP BY 1"
+            rows = made.execute(f"{listed} ORDER BY md5(unit_of_row) LIMIT {UNITS}").fetchall()
+            chosen.setdefault(policy.unit.key, [quote_text(unit) for (unit,) in rows])
+    return chosen
+
+
+def _laid_sql(
+    made: duckdb.DuckDBPyConnection, private: Policies, table: TableName, kept: Mapping[str, Sequence[str]]
+) -> str:
+    """Returns SQL of the rows of units that stay: of the first NULL, of the second constant, of the third either."""
+    units = ", ".join(kept.get(private[table].unit.key, [])) or "NULL"
+    rows = (
+        f"SELECT *, list_position([{units}], unit_of_row) AS place, row_number() OVER (PARTITION BY unit_of_row) AS "
+        f"number FROM ({units_sql(private, table)}) QUALIFY number <= {ROWS_OF_UNIT} AND place IS NOT NULL"
+    )
+    fixed, listed = _fixed_columns(made, private, table), []
+    for column in columns_of(made, table):
+        name = quote_identifier(column.name)
+        first = f"first_value({name}) OVER (PARTITION BY unit_of_row ORDER BY number)"
+        absent = "place = 1 OR place = 3 AND number % 3 > 0"
+        laid = f"CASE WHEN {absent} THEN NULL WHEN place <= 3 THEN {first} ELSE {name} END AS {name}"
+        listed.append(name if fold(column.name) in fixed else laid)
+    return f"SELECT {', '.join(listed)} FROM ({rows}) ORDER BY place, number"
+
+
+def _fixed_columns(made: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
+    """Returns the columns by which rows have their unit, are found by other tables, or are unique."""
+    references = [policy.unit.reference for policy in private.values()]
+    parents = [one.parent_column for one in references if one is not None and TableName(one.parent) == table]
+    engine = loaded(made)
+    with engine.connections.cursor() as cursor:
+        unique = [name for key in Catalog(cursor, engine.about.policies).unique_keys(table) for name in key]
+    return set(map(fold, [*parents, *unique, *private[table].unit.own_columns]))
+
+
+def columns_of(made: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[Column]:
+    """Returns the columns of a table."""
+    engine = loaded(made)
+    with engine.connections.cursor() as cursor:
+        return Catalog(cursor, engine.about.policies).columns(table)
+
+
+def _kept_rows(made: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
+    """Keeps the rows of all tables with their units, each in a table of its own; their names."""
+    private = policies_of(made)
+    stored = {table: f"temp.kept_{number}" for number, table in enumerate(private)}
+    for table, name in stored.items():
+        made.execute(f"CREATE TEMP TABLE {name.removeprefix('temp.')} AS {units_sql(private, table)}")
+    return stored
+
+
+def _units(made: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str]) -> list[str]:
+    """Returns the units of all tables, as literals; "" for the rows of nobody."""
+    rows = " UNION ALL ".join(f"SELECT unit_of_row FROM {name}" for name in stored.values())
+    listed = f"SELECT DISTINCT unit_of_row FROM ({rows}) WHERE unit_of_row IS NOT NULL ORDER BY 1"
+    return [*(quote_text(unit) for (unit,) in made.execute(listed).fetchall()), ""]
+
+
+def _give_rows(made: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str], unit: str | None) -> None:
+    """Gives all tables the rows of one unit, or of all of them."""
+    of_unit = f" WHERE unit_of_row {f'= {unit}' if unit else 'IS NULL'}" if unit is not None else ""
+    for table, name in stored.items():
+        create_anew(made, table, f"SELECT * EXCLUDE (unit_of_row) FROM {name}{of_unit}")
+
+
+# Statements, each planned once; and what the door answers nearly exactly.
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A statement and its asks, at a noise that is next to nothing. slack: how far one answer may be off."""
+
+    planned: Planned
+    asks: tuple[Ask[Any], ...]
+    slack: int
+
+
+def _plans(made: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
+    """Plans a statement, if it is accepted and asks for anything that adds up."""
+    found: list[Planned] = []
+    with suppress(DpduckError, duckdb.Error):
+        found.append(planned(made, text))
+    return [one for each in found for one in _nearly_exact(each)]
+
+
+def _nearly_exact(found: Planned) -> list[_Plan]:
+    """Takes the asks for tables of numbers; where a scan has none, its number of rows. Keys that are selected are none
+    of these: which are published does not add up.
+    """
+    kind = NoiseKind.LAPLACE if found.claim.epsilon is not None else NoiseKind.GAUSSIAN
+    linear = [ask for ask in found.asks if isinstance(ask.query, Table)]
+    covered = {id(ask.scan) for ask in linear}
+    for ask in found.asks:
+        if id(ask.scan) not in covered and isinstance(ask.scan.job, CountingJob | KeyJob):
+            covered.add(id(ask.scan))
+            if not isinstance(ask.scan.job, CountingJob) or len(ask.scan.tables) == 1:
+                linear.append(Ask(ask.scan, Total(), Noise(kind, Fraction(1))))
+    cheap = [replace(ask, noise=_nearly_none(ask, kind), times=1) for ask in linear]
+    return [_Plan(found, tuple(cheap), max(_slack(ask.noise) for ask in cheap))] if cheap else []
+
+
+def _nearly_none(ask: Ask[Any], kind: NoiseKind) -> Noise:
+    """Returns noise that is 0 but for a chance of 2 exp(-FAR), or as little as MOST_OF_ASK buys."""
+    l1, l2_squared, _ = norms_of(ask) or (1, 1, 1)
+    if kind is NoiseKind.LAPLACE:
+        return Noise(kind, max(Fraction(1, FAR + 1), Fraction(l1, MOST_OF_ASK)))
+    return Noise(kind, max(Fraction(1, 2 * FAR + 1), Fraction(l2_squared, 2 * MOST_OF_ASK)))
+
+
+def _slack(noise: Noise | None) -> int:
+    """Returns what noise is beyond with a chance of 2 exp(-FAR) at most."""
+    if noise is None:
+        return 0
+    return floor(FAR * noise.parameter if noise.kind is NoiseKind.LAPLACE else sqrt(2 * FAR * noise.parameter))
+
+
+def _affordable(plans: Sequence[_Plan], times: int) -> list[_Plan]:
+    """Returns the first plans that the budgets of the twin pay for so many times."""
+    spent, found = dict[str, Fraction](), []
+    for plan in plans:
+        key, cost = plan.planned.plan.request.rows.unit_key, price(plan.asks)
+        total = spent.get(key, Fraction(0)) + times * (cost.rho if cost.epsilon is None else cost.epsilon)
+        if total <= MOST_IN_ALL:
+            spent[key] = total
+            found.append(plan)
+    return found
+
+
+def _answers(made: duckdb.DuckDBPyConnection, plans: Sequence[_Plan], workers: Workers) -> Iterator[IntegerArray]:
+    """Yields what the door answers to each plan, as the tables are by now."""
+    engine = loaded(made)
+    for plan in plans:
+        rows, cost = plan.planned.plan.request.rows, price(plan.asks)
+        periods = None if rows.periods is None else rows.periods.periods
+        charge, name = Charge(cost.epsilon, cost.rho, cost.delta), plan.planned.mechanism.name
+        bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, plan.planned.text, name, None, periods)
+        with opened(
+            plan.asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
+            no_step, workers,
+        ) as door:  # fmt: skip
+            answers = [door.answer(ask) for ask in plan.asks]
+        yield np.concatenate([np.ravel(part) for answer in answers for part in _arrays(answer)])
+
+
+def _arrays(answer: object) -> list[IntegerArray]:
+    return list(answer) if isinstance(answer, tuple) else [np.array([answer], np.int64)]
+
+
+# Conditions that the database's own process evaluates, in which a scan could take a part.
+
+_COMPARED = (
+    "{c} = {v} OR {c} IS DISTINCT FROM {w}", "{c} >= {v} OR {c} IS DISTINCT FROM {v}", "{c} <> {v} OR {c} IS NULL",
+    "{c} IS DISTINCT FROM {w} OR {c} < {v}", "NOT ({c} = {v}) OR {c} IS NOT DISTINCT FROM {w}", "NOT ({c} > {v})",
+    "{c} BETWEEN {v} AND {w} OR {c} > {w}", "{c} IN ({v}, {w}) OR {c} IS NULL", "{c} <= {v}", "{c} = {v}",
+    "({c} IS DISTINCT FROM {v} OR {c} < {w}) AND {c} IS NOT NULL", "NOT ({c} IS NOT DISTINCT FROM {v} AND {c} <= {w})",
+)  # fmt: skip
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_TOLD = (
+    "{c} IS NOT TRUE OR {c} IS FALSE", "{c} IS NOT FALSE OR {c}", "NOT {c} OR {c} IS NULL", "{c}", "NOT {c}",
+    "{c} IS TRUE OR {c} IS DISTINCT FROM FALSE",
+)  # fmt: skip
+
+
+def condition_statements(made: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:
+    """Lists statements with several conditions each, over every column of every table of a twin.
+
+    price_text: of each.
+    """
+    texts = []
+    for table, policy in policies_of(made).items():
+        hidden = set(map(fold, policy.unit.own_columns))
+        listed = ", ".join(map(quote_identifier, policy.unit.own_columns))
+        for column in [one for one in columns_of(made, table) if fold(one.name) not in hidden][:MOST_COLUMNS]:
+            conditions = _conditions(made, table, column)
+            if listed:
+                rows = [f"SELECT {listed} FROM {table.sql} WHERE {one}" for one in conditions]
+                starts = range(0, len(rows), BRANCHES)
+                texts += [f"FROM ({' UNION ALL '.join(rows[at : at + BRANCHES])})" for at in starts]
+            else:  # rows that are units are of no UNION ALL
+                texts += [f"FROM {table.sql} WHERE {one}" for one in conditions]
+    clause = f"WITH DIFFERENTIAL_PRIVACY OPTIONS ({price_text}, refresh = '{{tag}}')"
+    return [f"SELECT {clause} count(*) AS n {text}" for text in texts]
+
+
+def _conditions(made: duckdb.DuckDBPyConnection, table: TableName, column: Column) -> list[str]:
+    """Returns conditions of a column, with values that most of the made-up rows have."""
+    name = quote_identifier(column.name)
+    if column.type_name == "BOOLEAN":
+        return [form.format(c=name) for form in _TOLD]
+    quoted = {"VARCHAR": "", "DATE": "DATE ", "TIMESTAMP": "TIMESTAMP "}.get(column.type_name)
+    if quoted is None and not is_numeric(column.type_name):
+        return []
+    common = f"SELECT CAST({name} AS VARCHAR) FROM {table.sql} WHERE {name} IS NOT NULL GROUP BY 1"
+    rows = made.execute(f"{common} ORDER BY count(*) DESC, 1 LIMIT 2").fetchall()
+    numbers = [value for (value,) in rows if _NUMBER.fullmatch(value)]
+    values = numbers if quoted is None else [quoted + quote_text(value) for (value,) in rows]
+    return [form.format(c=name, v=values[0], w=values[-1]) for form in _COMPARED] if values else []

@@ -1,0 +1,224 @@
+"""The additivity oracle: exact counts of tables are the sums of the exact counts of each privacy unit alone.
+
+What is counted are rows, steps of sums, values of count(DISTINCT ..), buckets of quantiles, groups and their units,
+cell by cell. Rows of a unit that count are chosen by that unit's rows alone (MAX ROWS, max_groups_contributed), so all
+of these add up. What is computed of counts does not, and is not compared: how many values are present, which bucket
+holds the median, which groups are above a threshold.
+
+Tables are laid out (dpduck.auditor.additivity) with a few units: one with NULL in every column, one with the same row
+again and again, one with values or NULL. Each alone is a row group of its own. A scan that leaves out rows by the
+least and largest values, the NULLs or the Bloom filters of a part of a table leaves out others of all units together
+than of each alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pytest
+
+from dpduck.auditor.additivity import Policies, lay_out, policies_of, units_sql
+from dpduck.auditor.neighbours import loaded
+from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.trusted.private import door
+from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.key_counts import KeyCounts
+from dpduck.trusted.private.keys import KeyStream, read_groups
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.workers import Workers
+from tests.support.clinics import REHEARSED
+
+MOST_PARTS = 8
+"""Units beyond so many are counted together with others."""
+
+Cells = Counter[tuple[object, ...]]
+
+
+@dataclass
+class Alone:
+    """Databases with the public tables, and of the private ones the rows of one privacy unit each.
+
+    compared: for each job that was counted, what was counted of all, and the sum of what was counted of each.
+    """
+
+    parts: list[duckdb.DuckDBPyConnection]
+    compared: list[tuple[Cells, Cells]] = field(default_factory=list)
+
+    def differing(self) -> list[tuple[Cells, Cells]]:
+        """The jobs counted so far that do not add up, ; forgets all of them."""
+        found = [(whole, parts) for whole, parts in self.compared if whole != parts]
+        self.compared.clear()
+        return found
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.close()
+
+
+def cells(counts: object) -> Cells:
+    """Every number of exact counts, by where it stands; those that are zero are left out."""
+    found: Cells = Counter()
+    if isinstance(counts, ExactCounts):
+        places = list(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
+        for number, values in enumerate(counts._exact_counts.T.tolist()):
+            for table, value in enumerate(values):
+                found[(*(places[number] if places else ()), table)] += value
+    elif isinstance(counts, KeyCounts):
+        columns = (counts._exact_high.tolist(), counts._exact_low.tolist(), counts._exact_counts.tolist())
+        for high, low, value in zip(*columns, strict=True):
+            found[high, low] += value
+    else:
+        assert isinstance(counts, KeyStream)
+        with read_groups(counts._cursor, counts._job, counts._bounding_key, counts._workers) as batches:
+            for row in (row for batch in batches for row in batch.to_pylist()):
+                group = tuple(value for name, value in row.items() if name.startswith("dpduck_group_"))
+                for name, value in row.items():
+                    if not name.startswith("dpduck_group_"):
+                        found[(*group, name)] += value
+    return _reduced(found)
+
+
+def added(parts: Sequence[Cells]) -> Cells:
+    """The sum of counts, which wrap at 64 bits as exact counts do."""
+    total: Cells = Counter()
+    for part in parts:
+        for place, value in part.items():
+            total[place] += value
+    return _reduced(total)
+
+
+def _reduced(found: Cells) -> Cells:
+    return Counter({place: value % (1 << 64) for place, value in found.items() if value % (1 << 64)})
+
+
+def compare(found: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compares all that is counted behind the door from now on; rows of a rehearsal are made up, and are not."""
+    counting = door.counting
+
+    def counting_twice(
+        place: duckdb.DuckDBPyConnection,
+        key: bytes,
+        workers: Workers | None,
+        *prepared: Callable[[object], object],
+    ) -> Callable[[object], object]:
+        counted = counting(place, key, workers, *prepared)
+
+        def both(job: object) -> object:
+            counts = counted(job)
+            if key != REHEARSED:
+                each = [cells(counting(part, key, workers)(job)) for part in found.parts]
+                found.compared.append((cells(counts), added(each)))
+            return counts
+
+        return both
+
+    monkeypatch.setattr(door, "counting", counting_twice)
+
+
+def parts_of(
+    whole: duckdb.DuckDBPyConnection, folder: Path, rows_in: duckdb.DuckDBPyConnection
+) -> list[duckdb.DuckDBPyConnection]:
+    """Databases of the same names with the public tables, and the rows of one unit, or of nobody, of private ones.
+
+    rows_in: where the rows are.
+    """
+    private, public = policies_of(whole), loaded(whole).about.policies.public_tables()
+    numbers = _numbers(rows_in, private)
+    rows_in.execute(f"ATTACH '{folder}/rows.duckdb' AS dpduck_rows")
+    stored = {}
+    for number, table in enumerate((*private, *public)):
+        rows = units_sql(private, table) if table in private else f"SELECT *, NULL AS unit_of_row FROM {table.sql}"
+        stored[table] = f"dpduck_rows.rows_{number}"
+        rows_in.execute(f"CREATE TABLE {stored[table]} AS {rows}")
+    rows_in.execute("DETACH dpduck_rows")
+    parts = []
+    for number in range(max(numbers.values(), default=0) + 2):
+        units = [unit for unit, of in numbers.items() if of == number]
+        kept = f"unit_of_row IN ({', '.join(units)})" if units else "unit_of_row IS NULL"
+        part = duckdb.connect(config={"threads": 1})
+        part.execute(f"ATTACH '{folder}/rows.duckdb' AS dpduck_rows (READ_ONLY)")
+        for table, rows in stored.items():
+            part.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {quote_identifier(table.parts[0])}")
+            part.execute(f"CREATE SCHEMA IF NOT EXISTS {TableName(table.parts[:2]).sql}")
+            where = f" WHERE {kept}" if table in private else ""
+            part.execute(f"CREATE TABLE {table.sql} AS SELECT * EXCLUDE (unit_of_row) FROM {rows}{where}")
+        part.execute("DETACH dpduck_rows")
+        keep_plans_plain(part)
+        parts.append(part)
+    return parts
+
+
+def _numbers(rows_in: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, int]:
+    """The number of each unit, by its text as a literal; few units have numbers of their own."""
+    found: dict[str, int] = {}
+    for table in private:
+        listed = (
+            f"SELECT DISTINCT unit_of_row FROM ({units_sql(private, table)}) WHERE unit_of_row IS NOT NULL ORDER BY 1"
+        )
+        for (unit,) in rows_in.execute(listed).fetchall():
+            literal = "'" + unit.replace("'", "''") + "'"
+            found.setdefault(literal, len(found) % MOST_PARTS)
+    return found
+
+
+def plain_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plants the weakness that all of this is about: conditions as they were, which DuckDB hands to a scan."""
+    monkeypatch.setattr("dpduck.trusted.conditions.beyond_scans", lambda condition: f"({condition})")
+
+
+TAGS = count()
+
+
+def tagged(statement: str) -> str:
+    """The statement with a tag of its own: one that was answered before would be answered by that."""
+    return statement.replace("OPTIONS (", f"OPTIONS (refresh = 't{next(TAGS)}', ", 1)
+
+
+def in_dp(statement: str) -> str:
+    """SQL that asks dpduck a statement."""
+    quoted = statement.replace("'", "''")
+    return f"FROM dp('{quoted}')"
+
+
+class Counted:
+    """A connection on which everything is counted twice: of all units together, and of each alone.
+
+    rows: where the rows of private tables are, if they are in an engine.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyConnection | None = None) -> None:
+        self.connection, self.found = connection, Alone([])
+        self.rows = connection if rows is None else rows
+        self.counted, self.changed, self.done = 0, True, set[TableName]()
+
+    def lay_out(self) -> None:
+        """Lays out tables that have a policy by now; see tests.support.additivity."""
+        lay_out(self.connection, self.done)
+        self.changed = True
+
+    def run(self, statement: str, *, tables: bool = False) -> None:
+        """Runs a statement, and requires that what it counted adds up. tables: whether it may change some."""
+        if self.changed and not tables:
+            self.found.close()
+            with TemporaryDirectory() as folder:
+                self.found.parts[:] = parts_of(self.connection, Path(folder), self.rows)
+            self.changed = False
+        self.connection.execute(statement).fetchall()
+        if tables:
+            self.lay_out()
+        self.counted += len(self.found.compared)
+        assert self.found.differing() == [], statement
+
+    def ask(self, select: str, options: str = "") -> None:
+        """Asks an annotated SELECT, of which the clause is left out."""
+        self.run(in_dp(tagged(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.001{options}) {select}")))
+
+    def close(self) -> None:
+        self.found.close()
+        self.connection.close()
