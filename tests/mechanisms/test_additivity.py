@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -23,7 +24,9 @@ from tests.engines.corpus import rows as lake_rows
 from tests.frontend.clinic import ask
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import Golden, read_golden
+from tests.frontend.nasty_rows import Writer
 from tests.mechanisms.test_prepared_statements import EXAMPLES, example, page
+from tests.mechanisms.test_random_rows import SHAPES, nasty
 from tests.support.additivity import Counted, compare, in_dp, plain_again, tagged
 from tests.support.clinics import Clinic
 from tests.support.plain_conditions import Conditions, rows_sql
@@ -234,3 +237,34 @@ def test_very_many_random_conditions(place: str, number: int, tmp_path: Path, mo
     seed = f"{number} {operating_system_entropy().bytes(4).hex()}"
     print("seed:", seed)  # noqa: T201
     assert require_sums(place, seed, 40, tmp_path, monkeypatch) == 40 * BRANCHES
+
+
+def require_sums_of_any(number: int, seed: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Random statements over extreme values of every type; how many were answered."""
+    writer = Writer(random.Random(seed))  # noqa: S311
+    made, answered = Counted(nasty(True)), 0
+    compare(made.found, monkeypatch)
+    made.lay_out()
+    for _ in range(number):
+        options, select = writer.source.choice(SHAPES)
+        text = select.format(c=f"({writer.condition(3)})", v=f"({writer.value(3)})")
+        with suppress(duckdb.Error):  # what fails does so before its charge: test_random_rows
+            made.ask(text, options)
+            answered += 1
+    made.close()
+    return answered
+
+
+@pytest.mark.slow
+def test_random_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expressions of a worker and of the database, features, windows, joins, branches, keys."""
+    assert require_sums_of_any(60, "statements", monkeypatch) >= 6
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("number", range(8))
+def test_very_many_random_statements(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, longer, by a fresh seed, which is printed."""
+    seed = f"{number} {operating_system_entropy().bytes(4).hex()}"
+    print("seed:", seed)  # noqa: T201
+    assert require_sums_of_any(400, seed, monkeypatch) >= 60

@@ -6,7 +6,7 @@ Neighbours are histories: the same inserts, updates and deletions between refres
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -186,6 +186,22 @@ def test_any_history_of_other_answers(histories: Histories, name: str, history: 
             assert sum(np.abs(one).sum() for one in measured) <= ask.scan.l1 * ask.query.query.norms[0]
             lost += sum(float(np.abs(one).sum()) for one in measured) / float(ask.noise.parameter)
         assert lost <= 1 + 1e-9, "epsilon = 1 was charged"
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None)
+@given(
+    name=st.sampled_from(sorted((*SOURCES, *(f"{name} by tree" for name in ANSWERS)))),
+    history=HISTORIES.map(increasing),
+)
+def test_counts_are_sums_of_those_of_each_person_alone(histories: Histories, name: str, history: list[Turn]) -> None:
+    """Over all refreshes, what is counted of all persons is the sum of what is counted of each, whoever else came."""
+
+    def alone(person: str) -> list[Turn]:
+        return [replace(turn, rows=[row for row in turn.rows if row[0] == person]) for turn in history]
+
+    each = [histories.tables(name, alone(person)) for person in ("eve", "bob", "")]
+    assert np.array_equal(histories.tables(name, history), sum(each))
 
 
 @pytest.mark.slow
