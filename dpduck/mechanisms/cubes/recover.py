@@ -17,6 +17,7 @@ from dpduck.planning.marginals.planners import DISTINCT
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.recovery.curved import (
+    FEWEST_ROWS,
     Curved,
     TableCovariances,
     average,
@@ -55,7 +56,15 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
     if found.request.question.intervals:
         return _intervals(found, tables[0][0][0])
     aggregates = found.request.question.aggregates
-    answers = [_answer(found, one, use, tables[use.measure]) for one, use in zip(aggregates, found.uses, strict=True)]
+    counts = {
+        one.condition: [weighted(use.weights, of_set) for of_set in zip(*tables[use.measure], strict=True)]
+        for one, use in zip(aggregates, found.uses, strict=True)
+        if one.function == "count" and one.operand is None
+    }
+    answers = [
+        _answer(found, one, use, tables[use.measure], counts.get(one.condition))
+        for one, use in zip(aggregates, found.uses, strict=True)
+    ]
     return _ordered(aggregates, answers)
 
 
@@ -79,6 +88,13 @@ def _curved_column(answer: AnswerColumn) -> Curved:
     return Curved(answer.estimates, answer.stderrs, answer.lows, answer.highs)
 
 
+def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
+    """Returns a table with nothing in the cells that have less than one row, as count(*) says beside it."""
+    cells = table.reshape(len(rows), -1)
+    emptied: FloatArray = np.where(rows[:, None] < FEWEST_ROWS, 0.0, cells).reshape(table.shape)
+    return emptied
+
+
 def _moved(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
     """Returns an answer that an option has moved: its error is the noise's and the move's together.
 
@@ -97,13 +113,20 @@ def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
     ]
 
 
-def _answer(found: CubePlan, one: Aggregate, use: Use, tables: Tables) -> AnswerColumn:
+def _answer(
+    found: CubePlan, one: Aggregate, use: Use, tables: Tables, counts: Sequence[FloatArray] | None
+) -> AnswerColumn:
+    """Returns the answer of one aggregate. counts: the number of the same rows in each grouping set, if it is shown."""
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.weights:
         estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
         return AnswerColumn(estimates, np.sqrt(np.concatenate(variances) * size))
+    if counts is not None and not measured.choices:
+        by_set = zip(*tables, strict=True)
+        emptied = [[_of_no_rows(table, rows) for table in of_set] for of_set, rows in zip(by_set, counts, strict=True)]
+        tables = list(zip(*emptied, strict=True))
     parts = [
         curved(found, one, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
