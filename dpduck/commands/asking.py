@@ -67,7 +67,11 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
         return
     read = reading(text)
     if read is None:
-        answer(database, store, "dp", text, shape)
+        with answers(database, store) as ask:
+            answered = ask("dp", text)
+            printed(answered, shape)
+            if not answered.limit(1).fetchall():
+                _say_threshold(ask, text)
         return
     with answers(database, store) as ask:
         printed(read.shown(ask(read.function, read)), shape)
@@ -92,6 +96,13 @@ def explain(database: Path, statement: str, store: Path | None, shape: str, ever
             said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
             for name, text in said.items():
                 click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
+
+
+def _say_threshold(ask: Callable[[str, str | Reading | None], duckdb.DuckDBPyRelation], text: str) -> None:
+    """Says of an answer without rows which threshold its groups did not pass, from public facts alone."""
+    with suppress(duckdb.Error, Refusal):  # of a statement that is no question, or has no threshold
+        ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
+        click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
 
 
 def _in_words(seconds: float | None) -> str:

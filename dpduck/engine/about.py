@@ -91,6 +91,10 @@ class Foresight:
         """Says before a charge how long it will take, and where its noise will drown what it buys."""
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
         expected = self._expected(plan.request)
+        if mechanism.foretell is not None:
+            word = mechanism.foretell(plan, expected)
+            if self.progress is not None:
+                self.progress.say(word)
         if mechanism.errors is None or expected is None or not _counted(plan.request):
             return
         word = drowned(True, worst_of(mechanism.errors(plan, expected)), expected)

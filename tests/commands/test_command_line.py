@@ -55,6 +55,20 @@ def test_a_policy_a_release_and_the_budget(clinic: Path) -> None:
     assert release["statement"] == COUNT
 
 
+def test_an_answer_without_rows_says_which_threshold_there_was(clinic: Path) -> None:
+    """Below the empty table stand the threshold and what would show smaller groups, on standard error."""
+    policy = POLICY.replace("(epsilon = 1)", "(epsilon = 1, delta = 1e-6, delta_keys = 1e-7)")
+    assert run("sql", clinic, policy).exit_code == 0
+    select = "GAUSSIAN_THRESHOLD, min_privacy_units_per_group = 5000) CAST(sex AS VARCHAR) || 'x' AS s, count(*) AS n"
+    options = "epsilon = 0.5, delta = 1e-8, group_selection_strategy"
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options} = {select} FROM visits GROUP BY s"
+    result = run("sql", clinic, text)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stderr.split())
+    assert "no group passed the threshold: " in said
+    assert "a larger epsilon or delta, or a smaller max_groups_contributed shows smaller groups" in said
+
+
 def test_explain_spends_nothing(clinic: Path) -> None:
     """dpduck explain prints the candidates, the chosen one first; for people the errors, in 80 columns."""
     run("sql", clinic, POLICY)

@@ -23,6 +23,9 @@ from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
 
 COUNTED = ("keys are selected for counts alone", "count(*), count(*) FILTER (WHERE ..), count(DISTINCT unit)")
+FURTHER = "rows of a unit in further groups are left out"
+"""What max_groups_contributed does to a unit with rows in more groups."""
+
 ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 _SELECTABLE = re.compile(

@@ -1,7 +1,15 @@
 """Keys that nobody declared, chosen privately."""
 
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.keys.plan import KeyProposal, explained_keys, key_columns, key_header, key_table, propose_keys
+from dpduck.mechanisms.keys.plan import (
+    KeyProposal,
+    explained_keys,
+    foretell_keys,
+    key_columns,
+    key_header,
+    key_table,
+    propose_keys,
+)
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.trusted.private.key_delta import PublishedKeys
 
@@ -15,4 +23,5 @@ KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
     recover=key_table,
     describe=explained_keys,
     columns=key_columns,
+    foretell=foretell_keys,
 )

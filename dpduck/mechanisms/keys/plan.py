@@ -17,7 +17,7 @@ import scipy
 
 from dpduck.database.sandbox import sandbox
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.private_keys import counts_units
+from dpduck.frontend.select.private_keys import FURTHER, counts_units
 from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
 from dpduck.mechanisms.jobs import counting_job
@@ -32,7 +32,7 @@ from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.values.accounting import sigma2_of
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,24 @@ def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> 
     return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
 
 
+LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contributed"
+"""What makes a threshold lower."""
+
+
+def foretell_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
+    """Says which groups an answer will show; refuses an answer that can show none, as a group has at most all rows."""
+    request, threshold = proposal.request, proposal.plan.threshold
+    counted = "rows" if request.rows.unit_sql is None else "privacy units"
+    shown = f"a group is shown if it has more than {threshold} {counted} after noise"
+    repeated = request.rows.unit_sql is None and request.rows.unit_bound > 1
+    if expect_rows is not None and threshold >= expect_rows and not repeated:
+        raise Refusal(
+            f"{shown}, and EXPECT ROWS is {expect_rows}: an answer would have no rows",
+            accepted=f"{LOWER_THRESHOLD}; or a DOMAIN of the key, which needs no threshold",
+        )
+    return f"{shown}; {LOWER_THRESHOLD} shows smaller groups"
+
+
 def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
     """Returns the plan of a request that selects its keys; noise: another than what is asked, at the same rho."""
     selection, charge = _selection(request), request.price.charge
@@ -345,9 +363,9 @@ def _note(request: Request, plan: KeyPlan) -> str:
         raise InternalError("an explanation of keys without a selection")
     unit = request.rows.unit_text
     counted = "rows" if request.rows.unit_sql is None else "units"
-    left = "; rows of a unit in further groups are left out, and intervals are about the rest"
+    left = f"; {FURTHER}, and intervals are about the rest"
     return (
         f"{plan.selection.kind.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are "
-        f"groups of more than {plan.threshold} {counted} after noise"
+        f"groups of more than {plan.threshold} {counted} after noise; {LOWER_THRESHOLD} shows smaller groups"
         f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
     )

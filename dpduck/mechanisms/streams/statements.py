@@ -56,15 +56,17 @@ LISTED = (
     ("name", "VARCHAR"), ("table_name", "VARCHAR"), ("strategy", "VARCHAR"), ("answers", "VARCHAR"),
     ("periods", "BIGINT"), ("published", "BIGINT"), ("next_period", "VARCHAR"), ("closes", "TIMESTAMP"),
     ("horizon", "TIMESTAMP"), ("refreshed_by", "VARCHAR"), ("ledger_id", "BIGINT"), ("statement", "VARCHAR"),
-    ("late", "VARCHAR"),
+    ("late", "VARCHAR"), ("left_out", "VARCHAR"),
 )  # fmt: skip
 LATE = "rows that arrive after their period closed are never counted, in that period or a later one"
+FEWER = "a unit that has added its most rows adds nothing to later periods: counts may fall where the rows do not"
 SCOPE = (
-    f"all periods for one charge; a unit adds at most {{rows}} rows over the whole horizon, the earliest first; {LATE}"
+    "all periods for one charge; a unit adds at most {rows} rows over the whole horizon, the earliest first: "
+    f"{FEWER}; {LATE}"
 )
 SCOPE_OF_PERSONS = (
     "all periods for one charge; a unit is counted in at most {rows} groups over the whole horizon, the earliest "
-    f"first; {LATE}"
+    f"first: {FEWER}; {LATE}"
 )
 SCOPE_OF_ROWS = (
     "all periods for one charge; a unit is one row as it was inserted, in the period that it says: one that is altered "
@@ -133,7 +135,7 @@ class Streams:
             rows.append([
                 one.name, one.table, plan_from_facts(one.plan).name, one.answers, len(one.ends), one.published,
                 one.labels[one.published] if following else None, one.ends[one.published] if following else None,
-                one.ends[-1], "owner", one.entry, one.statement if caller.owner else None, LATE,
+                one.ends[-1], "owner", one.entry, one.statement if caller.owner else None, LATE, self._fewer(one),
             ])  # fmt: skip
         return rows_sql(LISTED, rows)
 
@@ -308,8 +310,17 @@ class Streams:
     def _word(self, named: Named) -> str:
         told = f"{named.name} has {named.published} of {len(named.ends)} periods"
         if named.published == len(named.ends):
-            return f"{told}: its horizon has ended"
-        return f"{told}; the next, {named.labels[named.published]}, closes at {named.ends[named.published]} UTC"
+            told += ": its horizon has ended"
+        else:
+            told += f"; the next, {named.labels[named.published]}, closes at {named.ends[named.published]} UTC"
+        fewer = self._fewer(named)
+        return told if fewer is None else f"{told}; {fewer}"
+
+    def _fewer(self, named: Named) -> str | None:
+        """Says what later periods leave out; nothing where a unit is one row."""
+        policies = self.policies.now().policies.values()
+        of_rows = any(str(policy.table) == named.table and policy.unit.column is None for policy in policies)
+        return None if of_rows else FEWER
 
 
 def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamShape:

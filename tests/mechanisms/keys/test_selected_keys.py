@@ -8,7 +8,17 @@ from math import tanh
 import duckdb
 import pytest
 
-from tests.mechanisms.keys.selected_keys import DELTA, KEY_DELTA, PRICE, RHO, ask, charges, open_calls, statement
+from tests.mechanisms.keys.selected_keys import (
+    DELTA,
+    KEY_DELTA,
+    POLICY,
+    PRICE,
+    RHO,
+    ask,
+    charges,
+    open_calls,
+    statement,
+)
 
 BY_REASON = "reason, count(*) AS n, dp_stderr(n) AS s FROM calls GROUP BY reason ORDER BY reason"
 COMMON = [f"common {number}" for number in range(4)]
@@ -75,6 +85,27 @@ def test_no_key_is_published(calls: duckdb.DuckDBPyConnection) -> None:
     assert ask(calls, statement(BY_REASON, "min_privacy_units_per_group = 100000")) == []
     first, second = charges(calls)
     assert first == second
+
+
+def test_an_answer_that_can_have_no_rows_is_refused_before_its_charge() -> None:
+    """A group has at most all rows: where EXPECT ROWS is below the threshold, what would help is said, for nothing."""
+    small = POLICY.replace("DOMAIN sex", "EXPECT ROWS 20, DOMAIN sex", 1)
+    with open_calls(small) as few:
+        with pytest.raises(duckdb.InvalidInputException, match="EXPECT ROWS is 20: an answer would have no rows; acc"):
+            few.execute("FROM dp(?)", [statement("reason, count(*) AS n FROM calls GROUP BY reason")]).fetchall()
+        assert charges(few) == []
+        few.execute("FROM dp('ALTER PRIVACY POLICY ON calls SET EXPECT ROWS 6000')").fetchall()
+        assert len(ask(few, statement("reason, count(*) AS n FROM calls GROUP BY reason"))) == 5
+
+
+def test_a_view_says_what_max_groups_contributed_leaves_out(calls: duckdb.DuckDBPyConnection) -> None:
+    """Rows of a unit in further groups are in no count: the comment of the view says that counts are too low."""
+    for name, groups in (("first_group", "1"), ("all_groups", "3")):
+        select = statement("reason, count(*) AS n FROM calls GROUP BY reason", f"max_groups_contributed = {groups}")
+        clause, _, rest = select.removeprefix("SELECT WITH DIFFERENTIAL_PRIVACY ").partition(") ")
+        ask(calls, f"CREATE PRIVATE VIEW {name} {clause}) AS SELECT {rest}")
+    said = "SELECT table_name FROM duckdb_tables() WHERE comment LIKE '%left out, so counts are too low%'"
+    assert calls.execute(said).fetchall() == [("first_group",)]
 
 
 def test_an_empty_table_has_no_keys() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from dpduck.mechanisms.streams.statements import FEWER
 from dpduck.planning.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import MOST, PERIODS, POLICY, STREAM, Visits, options
 
@@ -34,7 +35,8 @@ def test_one_charge_for_all_periods(visits: Visits) -> None:
     for month in range(1, PERIODS + 1):
         assert visits.refresh(month).startswith(f"by_month has {month} of {PERIODS} periods")
         assert len(visits.published()) == 3 * month
-    assert visits.refresh() == f"by_month has {PERIODS} of {PERIODS} periods: its horizon has ended"
+    ended = f"by_month has {PERIODS} of {PERIODS} periods: its horizon has ended"
+    assert visits.refresh() == f"{ended}; {FEWER}"
     assert visits.spent() == 1
     charges = visits.con.execute(
         "SELECT mechanism, rho > 0 FROM dp_ledger() WHERE mechanism LIKE '%stream%'"
@@ -93,6 +95,21 @@ def test_late_rows_are_never_counted_and_this_is_said(visits: Visits) -> None:
     comment = visits.con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'by_month'").fetchall()[0][0]
     (listed,) = visits.con.execute("SELECT late FROM dp_streams()").fetchall()[0]
     assert listed in comment and "after their period closed are never counted, in that period or a later" in listed
+
+
+def test_a_fall_by_max_rows_is_said() -> None:
+    """Who comes every month is counted in the first months alone: CREATE, REFRESH, comment and dp_streams() say so."""
+    monthly = Visits(budget="rho = 1000")
+    monthly.put([(f"p{n}", f"2024-{month:02}-01", "a", 1) for month in range(1, 7) for n in range(50)])
+    created = monthly.dp(STREAM.format(options=options("rho = 100"), source="visits"))
+    said = [str(created[0][0]), *(monthly.refresh(month) for month in range(1, 7))]
+    counts = [int(row[0]) for row in monthly.published("n") if row[0] > 25]
+    assert len(counts) == MOST, "later months are empty, though as many persons came"
+    assert all(text.endswith(FEWER) for text in said)
+    comment = monthly.con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'by_month'").fetchall()[0][0]
+    assert FEWER in comment
+    assert monthly.con.execute("SELECT left_out FROM dp_streams()").fetchall() == [(FEWER,)]
+    monthly.con.close()
 
 
 @pytest.mark.slow
