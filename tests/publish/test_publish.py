@@ -269,7 +269,7 @@ def test_sqlalchemy_reflects_a_published_file(store: Path, tmp_path: Path) -> No
         metadata = sqlalchemy.MetaData()
         metadata.reflect(engine, only=["cube"])
         cube = metadata.tables["cube"]
-        assert [column.name for column in cube.columns] == ["ward", "sex", "n", "n_stderr"]
+        assert [column.name for column in cube.columns] == ["ward", "sex", "n", "n_stderr", "grouping_level"]
         assert inspector.get_table_comment("cube")["text"].startswith("differentially private")
         with engine.connect() as connection:
             query = sqlalchemy.select(sqlalchemy.func.count()).select_from(cube).where(cube.c.sex.is_(None))

@@ -101,6 +101,7 @@ def test_the_catalog_lists_private_views(alice: Any) -> None:
         "ward",
         "n",
         "n_stderr",
+        "grouping_level",
     ]
     some = alice.adbc_get_objects(depth="tables", table_name_filter="ag%").read_all().to_pylist()
     names = [table["table_name"] for table in some[0]["catalog_db_schemas"][0]["db_schema_tables"]]
