@@ -51,7 +51,7 @@ SPENT = {
 NOT_HERE = {
     "Tumult Analytics": "pip finds no version of tumult-analytics; its noise needs Spark",
     "Qrlew 0.9": "rewrites SQL for a server to run, with that server's RANDOM() for noise; none is part of it",
-    "`privacy` extension of DuckDB": "a binary of DuckDB's community server, which is no registry of packages",
+    "`pac`, `privacy` and `dp` of DuckDB's community": "binaries of DuckDB's server, which is no registry of packages",
     "SmartNoise Synth, mbi 2's AIM and MST": "beside our synthetic tables in `benchmarks/peers/synthetic.py` "
     "([synthetic_data.md](synthetic_data.md)); AIM and MST of mbi 1.1, which OpenDP has, below",
 }

@@ -252,7 +252,7 @@ def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArra
     """Returns summed recovery weight s_T of all coefficients with support T, for each set of the lattice.
 
     cell_weights: summed weight of the valid cells of each set's marginal, 0 where it is not asked.
-    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (equation 5 of the paper),
+    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)),
     so each coefficient has weight sum over B containing T of cell_weights(B) / m_B^2; T has prod (m_i - 1) of them.
     """
     codes = np.array([padded(size) for size in lattice.sizes], dtype=np.float64)
