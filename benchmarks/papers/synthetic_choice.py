@@ -25,7 +25,7 @@ from benchmarks.peers._wide_tables import Wide, followed
 from benchmarks.peers.synthetic_wide import counts_of, distance, gate, independent, price_of
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, needed_cells
-from dpduck.mechanisms.synthetic.plan import QUIET_CUBE, tables_error
+from dpduck.mechanisms.synthetic.plan import is_quiet
 from dpduck.planning.choose import plan_workload
 from dpduck.trusted.noise.law import NoiseKind
 
@@ -55,7 +55,7 @@ def errors(table: Wide, order: int, epsilon: str) -> Errors:
     wanted = list(sets)
     cube = distance(table, wanted, run_cube(dense, sets, False, rho).marginals)
     rounds = distance(table, wanted, run_annealed(counts_of(table), sets, False, rho, table.rows).marginals)
-    taken = cube if tables_error(plan, table.rows) < QUIET_CUBE else rounds
+    taken = cube if is_quiet(plan, table.rows) else rounds
     return cube, rounds, taken, independent(table, wanted, rho)
 
 

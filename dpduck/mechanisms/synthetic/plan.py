@@ -28,6 +28,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     mean_absolute,
     predicted_error,
     queries_rounds,
+    remaining,
     rounds_of,
     surviving,
 )
@@ -49,7 +50,7 @@ QUIET = 0.03
 """Total variation of noise in 1-way marginals that are asked before annealed rounds; more is a reason to pay more."""
 
 QUIET_CUBE = 0.15
-"""A cube that is predicted to err less is taken, annealed rounds beyond: how much they err is up to the data, and no
+"""A cube that errs less if cells are even is taken, annealed rounds beyond: how much they err is up to the data, and no
 prediction of theirs chose as well over made and real tables (docs/decisions.md)."""
 
 FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
@@ -95,9 +96,10 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
     shapes = [tuple(request.base.question.sizes[a] for a in one) for one in request.base.question.grouping_sets]
     rows = request.options.rows or _records(request)
     drawn = drawn_error(shapes, rows)
-    errors = {one.name: one.error for one in found}
-    both = {"aim", "cube"} <= errors.keys()
-    taken = "" if not both else "cube" if errors["cube"] < QUIET_CUBE else "aim"
+    plans = {one.name: one.plan for one in found}
+    cube, taken = plans.get("cube"), ""
+    if cube is not None and "aim" in plans:
+        taken = "cube" if is_quiet(cube, _records(request)) else "aim"
     found = [replace(one, error=hypot(one.error, drawn), seconds=_with_rows(request, one, rows)) for one in found]
     found.sort(key=lambda one: (one.name != taken, one.error))
     if found[0].name != "mwem":
@@ -174,13 +176,19 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
 
 def tables_error(plan: Plan, records: int) -> float:
     """Guesses the mean total variation over the marginals of a fitted cube, from public facts alone."""
-    sizes, pure = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE
-    marginals = plan.workload.marginals
+    shapes = [tuple(plan.workload.sizes[a] for a in marginal) for marginal in plan.workload.marginals]
+    noises = [mean_absolute(plan.noise is NoiseKind.LAPLACE, variance) for variance in plan.variances]
+    return float(remaining(noises, shapes, records).mean())
+
+
+def is_quiet(plan: Plan, records: int) -> bool:
+    """Tells whether a cube is taken and not annealed rounds: where little noise remains even if all cells are even."""
+    sizes, pure, marginals = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE, plan.workload.marginals
     noise = [
         surviving(mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
         for marginal, variance in zip(marginals, plan.variances, strict=True)
     ]
-    return sum(noise) / len(noise)
+    return sum(noise) / len(noise) < QUIET_CUBE
 
 
 def _mwem(request: SyntheticRequest) -> Fit:

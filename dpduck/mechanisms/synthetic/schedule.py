@@ -13,7 +13,10 @@ from fractions import Fraction
 from itertools import combinations
 from math import log, pi, prod, sqrt
 
+import numpy as np
+
 from dpduck.planning.budgets import root_below
+from dpduck.values.arrays import FloatArray
 
 TOTAL_SHARE = {True: Fraction(1, 20), False: Fraction(1, 50)}
 """Of epsilon (True) or of rho, for the noisy number of records."""
@@ -26,6 +29,12 @@ UNSEEN = 0.05
 
 DRAWN = 0.12
 """Rows of a distribution are this far off, times the root of a marginal's cells over rows (measured, made tables)."""
+
+UNEVEN, NODES = 0.45, 40
+"""How uneven cells are, beside the logarithm of their number (`remaining`), and points of its mean."""
+
+PAIR_ERROR, PAIR_POWER, UNMEASURED = 0.5, 0.82, 0.1
+"""Of annealed rounds: error of a pair of columns, beside the noise that remains in it; that of independent columns."""
 
 DROWNED = 0.35
 """Total variation of noise in an average pair of columns up to which pairs are measured."""
@@ -99,24 +108,28 @@ def mean_absolute(pure: bool, variance: float) -> float:
 def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Guesses the mean total variation over marginals after the rounds, from public facts alone.
 
-    What was not asked stays UNSEEN * wanted / rounds off; of the noise of what was asked, `surviving` remains.
+    What was not asked stays UNSEEN * wanted / rounds off; of the noise of what was asked, `remaining` remains.
     """
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
-    cells = mean_cells(shapes)
     unseen = UNSEEN * wanted_rounds(shapes, attributes) / schedule.rounds
-    return min(1.0, unseen + surviving(noise * cells / (2 * records)))
+    return min(1.0, unseen + float(remaining([noise] * len(shapes), shapes, records).mean()))
 
 
 def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
-    """Returns the same for rounds that anneal: a power of the noise in a pair of columns, had each column three pairs
-    measured.
+    """Returns the same for rounds that anneal: a power of the noise that remains in pairs of columns, had each column
+    three pairs measured at the whole price; more for marginals of more pairs.
 
-    Fitted to errors over made tables of 7 to 14 columns, from 0.005 to 0.26; they were 0.6 to 1.6 times this.
+    Where 1-way marginals alone are measured, pairs are as far off as columns have to do with each other, and as twice
+    the noise of these. docs/synthetic_data.md has how far this is off.
     """
-    pair = pair_noise(schedule, sizes, records)
-    pairs = [len(shape) * (len(shape) - 1) / 2 or 0.2 for shape in shapes]
-    return sum(min(1.0, 0.33 * float(pair**0.55) * float((one / 3) ** 0.7)) for one in pairs) / len(pairs)
+    numbers = [len(shape) * (len(shape) - 1) / 2 or 0.2 for shape in shapes]
+    price = schedule.amount / (3 * len(sizes)) if schedule.rounds else schedule.first_price
+    noise = mean_absolute(schedule.pure, schedule.variance(schedule.parameter(price)))
+    asked = [*combinations(sizes, 2)] if schedule.rounds else [(size,) for size in sizes]
+    kept = float(remaining([noise] * len(asked), asked, records).mean())
+    of_pair = PAIR_ERROR * float(kept**PAIR_POWER) if schedule.rounds else UNMEASURED + 2 * kept
+    return sum(min(1.0, of_pair * float(one**0.7)) for one in numbers) / len(numbers)
 
 
 def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
@@ -153,12 +166,24 @@ def mean_cells(shapes: Sequence[tuple[int, ...]]) -> float:
 
 
 def surviving(variation: float) -> float:
-    """Returns what remains of noise of this total variation in a distribution that is fitted to it.
-
-    Little noise remains as it is; of more, what makes cells negative is seen to be noise. Measured over tables that no
-    gate looks at: actual errors are 0.6 to 1.7 times this, in the middle 1.0.
-    """
+    """Returns what remains of noise of this total variation in a distribution of even cells that is fitted to it."""
     return variation / (1 + 2 * variation)
+
+
+def remaining(noises: Sequence[float], shapes: Sequence[tuple[int, ...]], records: int) -> FloatArray:
+    """Returns the total variation that remains of noise of this mean absolute value in each marginal of a fit.
+
+    Of noise a, a cell of c records keeps a c / (a + c): little noise as it is, of much no more than its records, since
+    none is negative. Cells are taken to be as uneven as those of tables are: the logarithm of a cell's share has a
+    normal law, its variance the sum of (UNEVEN ln(size))^2 over the columns.
+    """
+    places, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    spreads = np.sqrt([[sum((UNEVEN * log(size)) ** 2 for size in shape)] for shape in shapes])
+    cells = np.array([[float(prod(shape))] for shape in shapes])
+    counts = records / cells * np.exp(spreads * places - spreads * spreads / 2)
+    noise = np.array(noises)[:, None]
+    kept = noise * counts / (noise + counts) @ (weights / weights.sum())
+    return np.asarray(kept * cells[:, 0] / (2 * records))
 
 
 def wanted_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:

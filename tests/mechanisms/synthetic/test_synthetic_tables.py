@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
-from benchmarks.papers._synthetic_data import mixture, run_cube, sets_of, variation
+from benchmarks.papers._synthetic_data import mixture, run_annealed, run_cube, sets_of, variation
+from benchmarks.peers._wide_tables import Wide
+from benchmarks.peers.synthetic_wide import counts_of, distance, picked, price_of
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import ReleaseStore
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
 from dpduck.mechanisms.release import Releaser
-from dpduck.mechanisms.synthetic.plan import tables_error
+from dpduck.mechanisms.synthetic.plan import annealed, tables_error
 from dpduck.mechanisms.synthetic.schedule import Schedule, predicted_error, rounds_of
 from dpduck.planning.choose import plan_workload
 from dpduck.trusted.noise.law import NoiseKind
@@ -306,6 +310,38 @@ def test_the_predicted_error_of_a_cube_is_its_error(pure: bool, epsilon: str, or
     predicted = tables_error(plan, int(table.sum()))
     actual = np.mean([variation(table, run_cube(table, sets, pure, price), sets) for _ in range(3)])
     assert predicted / 2 < actual < 2 * predicted, (predicted, actual)
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "2"])
+def test_the_predicted_error_of_a_cube_knows_that_cells_are_uneven(epsilon: str) -> None:
+    """Columns that follow one uneven variable leave most cells of their margins almost empty, where no noise stays: the
+    error is within a factor of 1.5 of the prediction. Even cells were predicted to err 1.6 and 2.2 times as much.
+
+    A run deviates by 7 %, the mean of four by 3.5: they are 0.23 and 0.06 above the prediction in logarithms of 0.41.
+    """
+    random, sizes = np.random.default_rng(12), (24, 16, 12, 10)
+    base = np.minimum(random.zipf(1.7, 6_000) - 1, 40)
+    codes = [random.permutation(41)[base] % size for size in sizes]
+    away = random.random((4, 6_000)) < 0.1
+    drawn = [random.integers(0, size, 6_000) for size in sizes]
+    table, price = np.zeros(sizes, np.int64), rho_of(Fraction(epsilon), Fraction(1, 10**6))
+    np.add.at(table, tuple(np.where(away, drawn, codes)), 1)
+    sets = sets_of(table, 3)
+    plan = plan_workload(MarginalWorkload(sizes, sets, (1.0,) * 4), NoiseKind.GAUSSIAN, price, 1)[0]
+    actual = np.mean([variation(table, run_cube(table, sets, False, price), sets) for _ in range(4)])
+    assert tables_error(plan, 6_000) / 1.5 < actual < 1.5 * tables_error(plan, 6_000)
+
+
+def test_the_predicted_error_of_rounds_knows_that_cells_are_uneven(data_file: Callable[[str], Path]) -> None:
+    """Adult's fourteen columns, six of them of 85 to 100 values: within a factor of two, at epsilon 1. The error was
+    0.37 of the prediction while cells were taken to be even; runs deviate by 3 %, and the error is 0.95 of it now.
+    """
+    codes = np.array([*duckdb.sql(f"FROM '{data_file('adult_encoded_48842.parquet')}'").fetchnumpy().values()], int)
+    table = Wide("adult", codes, (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2))
+    pairs, price = picked(table, 2), price_of("1")
+    predicted = annealed(table.sizes, pairs, False, price, 1, table.rows).error
+    found = run_annealed(counts_of(table), tuple(pairs), False, price, table.rows)
+    assert predicted / 2 < distance(table, pairs, found.marginals) < 2 * predicted
 
 
 def test_few_rounds_are_not_taken_to_be_better() -> None:
