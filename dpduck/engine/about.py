@@ -90,14 +90,13 @@ class Foresight:
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
         """Says before a charge how long it will take, and where its noise will drown what it buys."""
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
-        expected = self._expected(plan.request)
+        expected, word = self._expected(plan.request), "" if mechanism.warn is None else mechanism.warn(plan)
         if mechanism.foretell is not None:
-            word = mechanism.foretell(plan, expected)
+            told = mechanism.foretell(plan, expected)
             if self.progress is not None:
-                self.progress.say(word)
-        if mechanism.errors is None or expected is None or not _counted(plan.request):
-            return
-        word = drowned(True, worst_of(mechanism.errors(plan, expected)), expected)
+                self.progress.say(told)
+        if mechanism.errors is not None and expected is not None and _counted(plan.request):
+            word = drowned(True, worst_of(mechanism.errors(plan, expected)), expected)
         if word and self.progress is not None:
             self.progress.say(word)
         if word:

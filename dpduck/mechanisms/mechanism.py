@@ -67,6 +67,7 @@ class Mechanism(Generic[Q, P, N]):
     seconds: a guess of how long what follows planning takes, from public facts alone.
     errors: how far each aggregate is off, given EXPECT ROWS. advise: what would help most, given the budget as well.
     foretell: says before a charge which rows an answer will not show, given EXPECT ROWS; refuses one without any row.
+    warn: tells before the charge that a plan may not be worth its price, from public facts alone; nothing if it may.
     options: those that it adds to the clause of a SELECT; Question.own has what a statement says of them.
     """
 
@@ -84,6 +85,7 @@ class Mechanism(Generic[Q, P, N]):
     errors: Callable[[P, int | None], Sequence[AggregateError]] | None = None
     advise: Callable[[P, Budget | None, int | None], str] | None = None
     foretell: Callable[[P, int | None], str] | None = None
+    warn: Callable[[P], str] | None = None
     options: tuple[Option, ...] = ()
 
     def planned(

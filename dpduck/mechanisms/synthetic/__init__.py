@@ -11,7 +11,7 @@ from dpduck.mechanisms.synthetic.measure import (
     synthetic_asks,
     synthetic_header,
 )
-from dpduck.mechanisms.synthetic.plan import explained_synthetic
+from dpduck.mechanisms.synthetic.plan import explained_synthetic, far_off
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 
 SYNTHETIC = Mechanism[SyntheticRequest, SyntheticProposal, Model](
@@ -25,4 +25,5 @@ SYNTHETIC = Mechanism[SyntheticRequest, SyntheticProposal, Model](
     describe=lambda question, proposal: explained_synthetic(question, proposal.fits),
     columns=lambda proposal: COLUMNS,
     seconds=lambda proposal: proposal.fits[0].seconds,
+    warn=lambda proposal: far_off(proposal.question, proposal.fits[0]),
 )

@@ -24,6 +24,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     Schedule,
     all_drowned,
     annealed_error,
+    apart_error,
     drawn_error,
     mean_absolute,
     predicted_error,
@@ -352,4 +353,20 @@ def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> s
         said = "is predicted to be better than" if found[0].error <= found[1].error else "is taken, not"
         better = f"; {found[0].name} {said} {found[1].name}"
     noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
-    return f"{noise.value} noise; privacy unit {unit}; {rows}{better}"
+    warning = far_off(request, found[0])
+    return f"{noise.value} noise; privacy unit {unit}; {rows}{better}{'; ' if warning else ''}{warning}"
+
+
+def far_off(request: SyntheticRequest, chosen: Fit) -> str:
+    """Says that made rows may be no nearer than columns that are drawn apart, by predicted errors; else nothing.
+
+    How far those are off is up to the data: UNMEASURED is usual.
+    """
+    apart = apart_error([tuple(one) for one in request.base.question.grouping_sets])
+    if chosen.error < apart:
+        return ""
+    fewer = ", a smaller MAX ROWS" if request.base.rows.unit_bound > 1 else ""
+    return (
+        f"margins are predicted to be {chosen.error:.2g} off, and columns that are drawn apart are often "
+        f"{apart:.2g} off: a larger epsilon or rho{fewer}, bins or fewer columns bring rows nearer to the data"
+    )

@@ -132,6 +132,12 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
     return sum(min(1.0, of_pair * float(one**0.7)) for one in numbers) / len(numbers)
 
 
+def apart_error(marginals: Sequence[tuple[int, ...]]) -> float:
+    """Returns how far columns that are drawn apart usually are from the data, in the mean over marginals."""
+    pairs = [len(marginal) * (len(marginal) - 1) / 2 for marginal in marginals]
+    return sum(min(1.0, UNMEASURED * float(one**0.7)) for one in pairs) / len(pairs) or 1.0
+
+
 def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
     """Returns the total variation of the noise in a pair of columns, had each column three pairs measured at the whole
     price.

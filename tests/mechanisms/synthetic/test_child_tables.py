@@ -12,6 +12,7 @@ import pytest
 import dpduck
 from dpduck.engine.functions import OWNER, engine_of
 from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.synthetic.children import child_codes, ruled_out
 from dpduck.mechanisms.synthetic.distribution import Distribution, uniform
 from dpduck.trusted.noise.entropy import operating_system_entropy, words64
@@ -100,6 +101,25 @@ def test_children_name_parents_and_are_as_many(shop: Clinic) -> None:
     explained = "SELECT strategy, chosen, rho, note FROM dp_explain(?)"
     told, flat = (shop.con.execute(explained, [one]).fetchall() for one in (CHILDREN, CHILDREN.replace(EACH, "")))
     assert told == flat and "memory.main.customers.id, at most 4 rows" in told[0][3]
+
+
+def test_margins_that_noise_drowns_are_said_before_the_charge(shop: Clinic) -> None:
+    """At a small price dp_explain and a step before the charge say that margins across the reference may be no nearer
+    than tables that are drawn apart, and what helps; at a larger price they do not. The words are the same whatever the
+    rows: sizes, MAX ROWS, EXPECT ROWS and the price have a say in them."""
+    said: list[str] = []
+    engine = engine_of(shop.con)
+    assert engine is not None
+    foresight = replace(engine.foresight, steps=said.append)
+    for price, drowned in (("2", False), ("0.02", True)):
+        text, word = CHILDREN.replace("epsilon = 2", f"epsilon = {price}"), "columns that are drawn apart are often"
+        note = str(shop.con.execute("SELECT note FROM dp_explain(?) WHERE chosen", [text]).fetchall()[0][0])
+        assert (word in note) == drowned and ("a smaller MAX ROWS" in note) == drowned
+        question = engine.question_of(text, OWNER)[0]
+        mechanism = mechanism_of(question)
+        foresight.say(mechanism, mechanism.plan(question))
+        assert [word in step for step in said] == [True] * drowned
+        assert all(step in note for step in said)
 
 
 def test_margins_across_the_reference_are_near(shop: Clinic) -> None:
