@@ -29,6 +29,7 @@ from dpduck.frontend.text.names import (
     raw_column,
     stderr_column,
 )
+from dpduck.mechanisms.unit_counts import bounded_counts
 from dpduck.planning.recovery.curved import LEVELS
 from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
 from dpduck.values.column_notes import (
@@ -206,7 +207,8 @@ def scope_of(request: Request) -> str:
     price, implied = request.price, ""
     if price.charge.epsilon is None and price.stated_epsilon is not None and request.question.selection is None:
         implied = f"implies epsilon = {float(price.stated_epsilon):g}, delta = {float(price.stated_delta or 0):g}; "
-    return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "")
+    cut = bounded_counts(request)
+    return f"{implied}privacy unit {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dpduck.mechanisms.cubes.measure import (
     recover_cube,
 )
 from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.unit_counts import bounded_counts
 
 CUBES = Mechanism[Request, CubeProposal, Noisy](
     name="cube",
@@ -26,4 +27,5 @@ CUBES = Mechanism[Request, CubeProposal, Noisy](
     columns=cube_columns,
     errors=foreseen,
     advise=advice,
+    warn=lambda proposal: bounded_counts(proposal.request),
 )

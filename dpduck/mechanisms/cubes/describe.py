@@ -33,6 +33,7 @@ from dpduck.mechanisms.cubes.plan import (
 )
 from dpduck.mechanisms.cubes.recover import cell_variances, curved
 from dpduck.mechanisms.prices import AggregateError, by_rows
+from dpduck.mechanisms.unit_counts import bounded_counts
 from dpduck.planning.choose import spelled_out
 from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
@@ -249,7 +250,8 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
     price = found.request.price
     in_rho = budget is not None and not budget.pure
     same_cost = charged(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
-    parts = (_whose(found), _unknown(found, expect_rows), _helping(found, same_cost, expect_rows))
+    cut = bounded_counts(found.request)
+    parts = (cut, _whose(found), _unknown(found, expect_rows), _helping(found, same_cost, expect_rows))
     return "; ".join(part for part in parts if part)
 
 

@@ -1,0 +1,41 @@
+"""Numbers of a unit's rows as averages, sums and quantiles take them: MAX ROWS is their bound where none is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dpduck.frontend.rows.parts import Source, Units
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.names import quote_identifier
+
+
+def bounded_counts(request: Request) -> str:
+    """Says which aggregates take a larger number of a unit's rows for their bound, and what to write; else nothing.
+
+    A subquery counts all rows of a unit, more than MAX ROWS too: the bounds of an aggregate alone cut the number.
+    """
+    said = []
+    for one in request.question.aggregates:
+        if one.operand is None or one.function == "count":
+            continue
+        for name in _counted(request.rows.source):
+            inside = re.search(rf"WHEN {re.escape(name)} >= (\d+) THEN", one.operand.sql)
+            plain = one.operand.sql == f"CAST({name} AS DOUBLE)"
+            bound = str(one.operand.high) if plain else inside[1] if inside is not None else ""
+            if bound:
+                said.append(f"{one.text} takes a unit with more than {bound} rows for one with {bound}")
+    if not said:
+        return ""
+    return f"{'; '.join(dict.fromkeys(said))}: avg(n, contribution_bounds_per_row => (0, 100)) has other bounds"
+
+
+def _counted(source: Source | None) -> Iterator[str]:
+    """Yields SQL of the columns that are numbers of a unit's rows."""
+    if source is None:
+        return
+    if isinstance(source.first, Units):
+        for _, quoted in source.first.counts:
+            yield f"{quote_identifier(source.first.alias)}.{quoted}"
+    for join in source.joins:
+        yield from _counted(join.right)
