@@ -162,7 +162,8 @@ class Seen:
         kept = 1 - share
         below = tuple((part - (share if other > place else 0.0)) / kept for other, part in enumerate(self.below))
         units = self.units * kept
-        return Seen(self.edges, below, self.error / kept, self.blank, units, self.whole)
+        error = (self.error + STEP / 2) / kept  # one quantile may lie anywhere between the others and these
+        return Seen(self.edges, below, error, self.blank, units, self.whole)
 
 
 def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, rank: float | None) -> Seen | None:

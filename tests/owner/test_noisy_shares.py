@@ -136,33 +136,40 @@ def test_what_the_noise_hides_is_left_open() -> None:
         assert sum(left) > 15, name
 
 
+def recognised(name: str, values: FloatArray) -> int:
+    """Returns in how many drafts what is written about a column of whole numbers is as it should be."""
+    question = question_of("INTEGER")
+    places = np.searchsorted(np.array(question.grid, dtype=float), values, side="right") + 1
+    right = 0
+    for quantiles in drawn(places, len(question.grid) + 2, 0.002):
+        shares = seen(question, (quantiles,), UNITS, 0.002 * UNITS)
+        place = None if shares is None else no_answer(shares)
+        assert shares is not None and (place is not None) == (name == "since"), "9999 is a quarter"
+        shares = shares if place is None else shares.without(place)
+        codes, (_, items) = codes_of(shares), of_numbers(Column("x", "INTEGER"), shares, shares.ends or (0, 1), "")
+        listed = set() if codes is None else set(codes[0])
+        right += {
+            "codes": {1, 2} <= listed and len(listed) <= 8 and items[0].startswith("DOMAIN x IN ("),
+            "bands": {2 + 5 * band for band in range(18)} <= listed and len(listed) <= 21,
+            "since": not listed and "STEP 1 WITH EDGES" in items[0],
+            "ages": not listed and "STEP 5 WITH EDGES" in items[0],
+        }[name]
+    return right
+
+
 def test_codes_and_years_are_recognised() -> None:
     """IN for whole numbers from 0 to 100 of which there are few, years by one, 9999 as no answer; ages stay a range.
 
-    Every share that is looked for is ten standard errors or more: a false alarm is rarer than 1e-9.
+    Each is so in more than 95 of 100 drafts: that 15 of 25 are not is rarer than 1e-12.
     """
-    question = question_of("INTEGER")
-    grid = np.array(question.grid, dtype=float)
-    codes = np.array([1, 2])[(EVENLY * UNITS).astype(int) % 2]
-    bands = 2 + 5 * np.floor(18 * EVENLY)
-    since = np.where(EVENLY < 0.25, 9999, 1960 + np.floor(50 * (EVENLY * 4 % 1)))
-    written, listed = dict[str, str](), dict[str, set[int]]()
-    for name, values in (("codes", codes), ("bands", bands), ("since", since), ("ages", TABLES["ages"][0])):
-        places = np.searchsorted(grid, values, side="right") + 1
-        shares = seen(question, (next(drawn(places, len(grid) + 2, 0.002)),), UNITS, 0.002 * UNITS)
-        assert shares is not None
-        place = no_answer(shares)
-        assert (None if place is None else shares.edges[place]) == (9999 if name == "since" else None)
-        shares = shares if place is None else shares.without(place)
-        assert shares.ends is not None
-        _, (written[name], _) = of_numbers(Column("x", "INTEGER"), shares, shares.ends, "")
-        codes_seen = codes_of(shares)
-        listed[name] = set() if codes_seen is None else set(codes_seen[0])
-    assert {1, 2} <= listed["codes"] and len(listed["codes"]) <= 8 and "IN (" in written["codes"]
-    assert {2 + 5 * band for band in range(18)} <= listed["bands"] and len(listed["bands"]) <= 21
-    assert not listed["since"] and not listed["ages"]
-    assert "RANGE 19" in written["since"] and "STEP 1 WITH EDGES" in written["since"]
-    assert "RANGE" in written["ages"] and "STEP 5" in written["ages"]
+    columns = {
+        "codes": np.array([1.0, 2.0])[(EVENLY * UNITS).astype(int) % 2],
+        "bands": 2 + 5 * np.floor(18 * EVENLY),
+        "since": np.where(EVENLY < 0.25, 9999, 1960 + np.floor(50 * (EVENLY * 4 % 1))),
+        "ages": TABLES["ages"][0],
+    }
+    right = {name: recognised(name, values) for name, values in columns.items()}
+    assert min(right.values()) > 10, right
 
 
 def test_a_place_is_where_a_value_lies() -> None:
