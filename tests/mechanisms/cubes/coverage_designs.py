@@ -165,12 +165,13 @@ DESIGNS: tuple[Design, ...] = (
            wide=WHOLE),
     Design("prefixes", "count(*)", "", "", "g, range_end(grade)", "g, PREFIXES(grade)", "few", "g % 2 = 1",
            exact_sql=PREFIXES, alike=10, wide=WHOLE),
-    Design("median", "median(x)", f"quantile_disc({X}, 0.5)", table="few", wide=BUCKETS),
+    Design("median", "median(x)", f"quantile_disc({X}, 0.5)", "quantiles = 'tree'", table="few", wide=BUCKETS),
     Design("median, chosen", "median(x)", f"quantile_disc({X}, 0.5)", "quantiles = 'choice'", table="few",
            wide=ANY_ROWS),
     Design("decile, chosen", "quantile_cont(grade, 0.1)", "quantile_disc(grade, 0.1)", "quantiles = 'choice'",
            table="few", wide=ANY_ROWS),
-    Design("upper decile", "quantile_cont(grade, 0.9)", "quantile_disc(grade, 0.9)", table="few", wide=BUCKETS),
+    Design("upper decile", "quantile_cont(grade, 0.9)", "quantile_disc(grade, 0.9)", "quantiles = 'tree'",
+           table="few", wide=BUCKETS),
     Design("max", "max(x)", f"max({X})", table="few", wide=BUCKETS),
 )  # fmt: skip
 
