@@ -90,16 +90,13 @@ class Foresight:
     def say(self, mechanism: Mechanism[Any, Any, Any], plan: Any) -> None:
         """Says before a charge how long it will take, and where its noise will drown what it buys."""
         self.expect(None if mechanism.seconds is None else mechanism.seconds(plan), counted=False)
-        expected, word = self._expected(plan.request), "" if mechanism.warn is None else mechanism.warn(plan)
-        if mechanism.foretell is not None:
-            told = mechanism.foretell(plan, expected)
-            if self.progress is not None:
-                self.progress.say(told)
+        expected = self._expected(plan.request)
+        words = ["" if mechanism.warn is None else mechanism.warn(plan, expected)]
         if mechanism.errors is not None and expected is not None and _counted(plan.request):
-            word = drowned(True, worst_of(mechanism.errors(plan, expected)), expected)
-        if word and self.progress is not None:
-            self.progress.say(word)
-        if word:
+            words.append(drowned(True, worst_of(mechanism.errors(plan, expected)), expected))
+        for word in filter(None, words):
+            if self.progress is not None:
+                self.progress.say(word)
             self.steps(word)
 
     def _expected(self, request: Request) -> int | None:

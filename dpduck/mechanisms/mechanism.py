@@ -66,8 +66,8 @@ class Mechanism(Generic[Q, P, N]):
     columns: names and types of the released table, by which SQL around it is bound before the charge.
     seconds: a guess of how long what follows planning takes, from public facts alone.
     errors: how far each aggregate is off, given EXPECT ROWS. advise: what would help most, given the budget as well.
-    foretell: says before a charge which rows an answer will not show, given EXPECT ROWS; refuses one without any row.
-    warn: tells before the charge that a plan may not be worth its price, from public facts alone; nothing if it may.
+    warn: tells before the charge what an answer will not show, or why a plan may not be worth its price, given EXPECT
+    ROWS; it refuses an answer that can have no rows, and says nothing where there is nothing to say.
     options: those that it adds to the clause of a SELECT; Question.own has what a statement says of them.
     """
 
@@ -84,8 +84,7 @@ class Mechanism(Generic[Q, P, N]):
     seconds: Callable[[P], float | None] | None = None
     errors: Callable[[P, int | None], Sequence[AggregateError]] | None = None
     advise: Callable[[P, Budget | None, int | None], str] | None = None
-    foretell: Callable[[P, int | None], str] | None = None
-    warn: Callable[[P], str] | None = None
+    warn: Callable[[P, int | None], str] | None = None
     options: tuple[Option, ...] = ()
 
     def planned(

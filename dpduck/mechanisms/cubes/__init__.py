@@ -27,5 +27,5 @@ CUBES = Mechanism[Request, CubeProposal, Noisy](
     columns=cube_columns,
     errors=foreseen,
     advise=advice,
-    warn=lambda proposal: bounded_counts(proposal.request),
+    warn=lambda proposal, _: bounded_counts(proposal.request),
 )

@@ -4,11 +4,11 @@ from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.keys.plan import (
     KeyProposal,
     explained_keys,
-    foretell_keys,
     key_columns,
     key_header,
     key_table,
     propose_keys,
+    warn_of_keys,
 )
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.trusted.private.key_delta import PublishedKeys
@@ -23,5 +23,5 @@ KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
     recover=key_table,
     describe=explained_keys,
     columns=key_columns,
-    foretell=foretell_keys,
+    warn=warn_of_keys,
 )

@@ -222,7 +222,7 @@ LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contribute
 """What makes a threshold lower."""
 
 
-def foretell_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
+def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
     """Says which groups an answer will show; refuses an answer that can show none, as a group has at most all rows."""
     request, threshold = proposal.request, proposal.plan.threshold
     counted = "rows" if request.rows.unit_sql is None else "privacy units"

@@ -25,5 +25,5 @@ SYNTHETIC = Mechanism[SyntheticRequest, SyntheticProposal, Model](
     describe=lambda question, proposal: explained_synthetic(question, proposal.fits),
     columns=lambda proposal: COLUMNS,
     seconds=lambda proposal: proposal.fits[0].seconds,
-    warn=lambda proposal: far_off(proposal.question, proposal.fits[0]),
+    warn=lambda proposal, _: far_off(proposal.question, proposal.fits[0]),
 )
