@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,8 @@ def given_to_scans(node: dict[str, Any]) -> Iterator[str]:
     """Yields what a plan gives to its scans, but comparisons of integers of our own."""
     given = node.get("extra_info", {}).get("Filters", [])
     for condition in [given] if isinstance(given, str) else given:
-        left = condition.removeprefix("optional: ")
-        if not all(part.startswith(tuple(OWN_INTEGERS)) for part in left.replace(" OR ", " AND ").split(" AND ")):
+        names = set(re.findall(r"[a-z_]\w*", condition.lower())) - {"optional", "or", "and"}
+        if not names <= OWN_INTEGERS:
             yield condition
     for child in node.get("children", []):
         yield from given_to_scans(child)
