@@ -234,6 +234,9 @@ class Catalog:
         listed = self._listed(table)
         return listed is None or listed[1] is None or " COLLATE " in listed[1].upper()
 
+    def numbers_rows(self, table: TableName) -> bool:
+        return self._databases.kinds.get(fold(table.parts[0]), "duckdb") in ("duckdb", "ducklake")
+
     @_remembered
     def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
         listed = self._listed(table)

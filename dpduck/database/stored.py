@@ -40,10 +40,13 @@ def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
 
 
 # DuckLake. Its files of Parquet have no type for HUGEINT, which is written as DOUBLE: a number that was rounded up is
-# not read back. A file of another program may hold texts that are no UTF-8. DuckLake remembers for each file of
-# ducklake_add_data_files how its columns are named (mapping_id); its own files have numbers for that.
+# not read back. They hold no microseconds of an INTERVAL and no zone of a time. The few rows that are inserted at once
+# stay with the metadata, whole: how many rows others insert would decide which value a row has. A file of another
+# program may hold texts that are no UTF-8. DuckLake remembers for each file of ducklake_add_data_files how its columns
+# are named (mapping_id); its own files have numbers for that.
 
 _LONG = re.compile(r"\bU?HUGEINT\b")
+_SHORTENED = re.compile(r"\bINTERVAL\b|\bTIME WITH TIME ZONE\b")
 _FILES = """
 SELECT coalesce(bool_and(coalesce(known.own, false)), true) FROM (
     SELECT DISTINCT parse_filename(data_file) AS name FROM ducklake_list_files({lake}, {table}, schema => {schema})
@@ -71,6 +74,13 @@ def _require_written_by_ducklake(
             f"{table}.{long[0]} is HUGEINT or UHUGEINT, which DuckLake writes as DOUBLE and cannot always read back",
             accepted=f"a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST({name} AS DECIMAL(38, 0)) AS {name}) FROM "
             f"{table}",
+        )
+    shortened = [name for name, type_name in _columns(cursor, table).items() if _SHORTENED.search(type_name)]
+    if shortened:
+        name = quote_identifier(shortened[0])
+        raise Refusal(
+            f"{table}.{shortened[0]} is an INTERVAL or a time with a zone, which DuckLake shortens in some rows",
+            accepted=f"a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST({name} AS VARCHAR) AS {name}) FROM {table}",
         )
     lake, schema, name = table.parts
     metadata = quote_identifier(catalog or f"__ducklake_metadata_{lake}")

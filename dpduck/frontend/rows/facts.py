@@ -95,6 +95,9 @@ class PublicFacts(Protocol):
     def has_collations(self, table: TableName) -> bool:
         """Tells whether some column of a resolved table compares its texts by rules of its own."""
 
+    def numbers_rows(self, table: TableName) -> bool:
+        """Tells whether rowid tells the rows of a resolved table apart: in PostgreSQL it is NULL in each of them."""
+
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         """Returns the image of an expression over the public domains of the columns it uses."""
 

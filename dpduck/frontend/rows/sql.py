@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -280,6 +281,22 @@ def written_conditions(source: RowSource) -> list[exp.Expr]:
     return found
 
 
+def _without_numbers(source: Source, tables: frozenset[str]) -> Source:
+    """Returns a source in which no row of these tables is told by its rowid."""
+    first = source.first
+    if not tables:
+        return source
+    if isinstance(first, Stored):
+        first = replace(first, numbered=first.numbered and first.sql not in tables)
+    elif isinstance(first, Union):
+        branches = (replace(one, source=_without_numbers(one.source, tables)) for one in first.branches)
+        first = replace(first, branches=tuple(branches))
+    else:
+        first = replace(first, source=_without_numbers(first.source, tables))
+    joins = (replace(join, right=_without_numbers(join.right, tables)) for join in source.joins)
+    return replace(source, first=first, joins=tuple(joins))
+
+
 def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Rows:
     """Describes the rows of a request, with at most `max_rows` of each unit."""
     policy, lookup, types = source.policy, unit_lookup(source), column_types(source)
@@ -309,7 +326,10 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         reads=source.reads,
         lookup=lookup,
         shapes=tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables),
-        source=source_of(source, parents=lookup is None),
+        source=_without_numbers(
+            source_of(source, parents=lookup is None),
+            frozenset(table.sql for table in tables if not facts.numbers_rows(table)),
+        ),
         unit_type=unit_type(source),
         parts=tuple(column.type_name for column in _chosen_unit(source)[0].together),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dpduck.frontend.rows.parts import LENGTHS, LONGEST_JOINED, Join, fits_sql, shortened_sql
 from dpduck.trusted.private.contributions import order_sql
-from dpduck.trusted.rows.plain import columns_of
+from dpduck.trusted.rows.plain import columns_of, without_quoted
 from dpduck.values.errors import Refusal
 
 _SHORT = re.compile(
@@ -23,7 +23,6 @@ _SHORT = re.compile(
     r"TIME(_NS| WITH TIME ZONE)?|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?",
     re.DOTALL,
 )
-_QUOTED = re.compile(r"'(?:[^']|'')*'" r'|"(?:[^"]|"")*"')
 _NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
 _APART: Mapping[str, str] = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
 """Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
@@ -46,10 +45,15 @@ def is_short(type_name: str) -> bool:
 def hashed_sql(column: str, type_name: str) -> str:
     """Returns what the order of a unit's rows is made of, for a stored column.
 
-    DuckDB sorts the keys of a VARIANT's objects where some 30,000 rows are written together: its hash would depend on
-    how many rows others have. Whether it is NULL does not. Labels and names of fields may be called so, too (_QUOTED).
+    What a VARIANT or a GEOMETRY is depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT as
+    columns, sorted, where rows beside it have them, and {} is then read as NULL. It writes GEOMETRY as numbers where
+    all of a part are of one kind, and a zero then loses its sign. So the order knows of a GEOMETRY whether it is NULL,
+    and of a VARIANT nothing.
     """
-    return f"{column} IS NULL" if "VARIANT" in _QUOTED.sub("", type_name) else column
+    kind = without_quoted(type_name)
+    if "VARIANT" in kind:
+        return "TRUE"
+    return f"{column} IS NULL" if "GEOMETRY" in kind else column
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,8 @@ def longest_made(texts: int, held: Held) -> int:
 
 def apart_sql(value: str, type_name: str) -> str:
     """Returns what tells values apart, in few bytes: of those that no expression reads, whether they are NULL."""
+    if "VARIANT" in without_quoted(type_name):
+        return "TRUE"  # nothing of it is read
     if type_name in _APART:
         return f"CAST({value} AS {_APART[type_name]})"
     if type_name in ("JSON", "BIT"):

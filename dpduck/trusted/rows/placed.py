@@ -250,7 +250,7 @@ class _Scope:
         if stored is None or not stored.numbered:
             raise Refusal(
                 "an outer, SEMI or ANTI join, a UNION ALL or a count for each unit depends on an expression over "
-                "more than one table",
+                "more than one table, or over a table of PostgreSQL, whose rows have no number",
                 accepted="comparisons of columns there, such as a.day < b.day; or the condition in WHERE",
             )
         if (stored.alias, where) not in self.asked:

@@ -35,6 +35,7 @@ _ANY_TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)""", re.ASCII
 )
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
+_QUOTED = re.compile(r"'(?:[^']|'')*'" r'|"(?:[^"]|"")*"')
 _COMPARES = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
 _LARGEST_LITERAL = 9
 _LONGEST_PATTERN, LONGEST_NUMBER = 100, 16
@@ -104,6 +105,15 @@ def columns_of(sql: str, types: Types) -> list[str]:
 def renamed(sql: str, names: Mapping[str, str]) -> str:
     """Returns the expression with other names for its columns; literals are left alone."""
     return _ANY_TOKEN.sub(lambda match: names.get(match[0], match[0]), sql)
+
+
+def without_quoted(type_name: str) -> str:
+    """Returns the name of a type without labels and names of fields, which may be called like types.
+
+    >>> without_quoted("STRUCT(a VARIANT)"), without_quoted("ENUM('VARIANT')")
+    ('STRUCT(a VARIANT)', 'ENUM()')
+    """
+    return _QUOTED.sub("", type_name)
 
 
 def tokens_of(text: str) -> list[tuple[str, str]]:
@@ -205,6 +215,8 @@ class Reader:
             raise NotPlain
 
     def _after_is(self, type_name: str) -> None:
+        if "VARIANT" in without_quoted(type_name):  # of these other rows decide whether they are NULL
+            raise NotPlain
         self.word("NOT")
         if self.word("NULL"):
             return
