@@ -18,8 +18,8 @@ LARGEST_FOLDER = 24
 REASONS: dict[str, str] = {}
 """Why a file of more than 900 lines is one subject, for each such file."""
 CEILINGS = {
-    "functions of a plain count": 621,
-    "modules of a plain count": 96,
+    "functions of a plain count": 625,
+    "modules of a plain count": 97,
     "functions of a stored answer": 87,
     "modules of a stored answer": 17,
 }

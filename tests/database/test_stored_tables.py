@@ -125,6 +125,19 @@ def test_distinct_from_below_or_is_answered(lent: tuple[Clinic, Sql]) -> None:
 
 
 @needs_postgres
+def test_what_needs_numbers_of_rows_is_refused(lent: tuple[Clinic, Sql]) -> None:
+    """rowid is NULL in each row of a PostgreSQL: what a worker says of a row found none, and the answer was 0."""
+    clinic, run = lent
+    run("CREATE TABLE notes (id integer, note text); INSERT INTO notes SELECT id, 'abc' FROM base")
+    clinic.dp(POLICY.format("notes"))
+    units = "(SELECT id, max(length(note)) AS most FROM pg.public.notes GROUP BY id) AS u WHERE most = 3"
+    said = clinic.refused(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM {units}")
+    assert "or over a table of PostgreSQL, whose rows have no number" in said
+    assert clinic.charges() == 0
+    assert 60 < clinic.dp(COUNT.format("notes") + " WHERE length(note) = 3")[0][0] < 140  # Laplace of scale 2/5
+
+
+@needs_postgres
 def test_a_table_that_has_become_a_view_is_refused(lent: tuple[Clinic, Sql]) -> None:
     """The kind is asked again for each statement."""
     clinic, run = lent
@@ -302,6 +315,16 @@ def test_wide_integers_of_a_lake_are_refused(lake: Clinic, type_name: str) -> No
     assert "lake.main.wide.code is HUGEINT or UHUGEINT" in said
     assert 'accepted: a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST("code" AS DECIMAL(38, 0)) AS "code")' in said
     assert "code is HUGEINT" in lake.refused("DECLARE PUBLIC TABLE lake.main.wide")
+
+
+@needs_ducklake
+@pytest.mark.parametrize("type_name", ["INTERVAL", "TIME WITH TIME ZONE", "INTERVAL[]"])
+def test_times_that_a_lake_shortens_are_refused(lake: Clinic, type_name: str) -> None:
+    """Ten rows that are inserted at once keep microseconds and zones, eleven do not: the number of rows would decide."""
+    lake.con.execute(f"CREATE TABLE lake.main.waits (id INTEGER, length {type_name})")
+    said = lake.refused(LAKE_POLICY.format("waits"))
+    assert "lake.main.waits.length is an INTERVAL or a time with a zone" in said
+    assert 'accepted: a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST("length" AS VARCHAR) AS "length")' in said
 
 
 @needs_ducklake
