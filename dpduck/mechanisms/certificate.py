@@ -114,8 +114,9 @@ def certificate_sql(
 ) -> str:
     """Returns SQL with the fields of one release's certificate, of those that a reader sees; None for the owner.
 
-    As dp_releases does, it keeps another's statements, answers and numbers in the ledger from readers. Of their own
-    release they see the statement that they wrote, and its link where they paid.
+    As dp_releases does, it keeps another's statements, answers and numbers in the ledger from readers, and whose views
+    share a charge, and the column that tells units apart. Of their own release they see the statement that they wrote,
+    and its link where they paid.
     """
     visible = [one for one in releases if reader in (None, one.principal) or one.kind == "view"]
     known = [one for one in visible if fold(one.name) == fold(name)]
@@ -131,7 +132,10 @@ def certificate_sql(
         own = reader == release.principal
         fields["entry"] = release.ledger_id if own else None
         fields["statement"] = release.statement if own else None
-        fields["names"] = [one.name for one in visible if one.name in cast(list[str], found["names"])]
+        shared = [one for one in visible if one.name in cast(list[str], found["names"])]
+        fields["names"] = [one.name for one in shared if one == release or one.principal == reader]
+        fields["rows"] = release.rows
+        fields["privacy_unit"] = found["privacy_unit"] if own else None
         fields["link"] = found["link"] if own and _payer(connection, store, release.ledger_id) == reader else None
     shown = {field: value if isinstance(value, str | None) else json.dumps(value) for field, value in fields.items()}
     return rows_sql(COLUMNS, [[field, value] for field, value in shown.items()])

@@ -12,7 +12,9 @@ import pytest
 import dpduck
 from dpduck.database.cursors import Caller
 from dpduck.database.policies import PolicyStore
+from dpduck.database.terms import MOST_TERMS, Terms, as_answered
 from dpduck.engine.functions import engine_of
+from dpduck.values.errors import PermissionRefusal
 from tests.engine.pinned_statements import STORE, answer, releases
 from tests.support.clinics import CHARGES, Clinic
 
@@ -195,3 +197,27 @@ def test_an_earlier_store_answers_after_its_policy_changed(tmp_path: Path, monke
         assert len(store.execute("FROM dp_ask('few', ['w2'])").fetchall()) == 1
         assert releases(store) == kept["releases"]
         assert store.execute(CHARGES).fetchall() == charges
+
+
+def test_who_may_not_ask_is_told_at_once() -> None:
+    """A statement that its asker may not ask is read once, however many changes there were: no terms allow it."""
+    reads = list[object]()
+
+    def read(terms: Terms | None) -> str:
+        reads.append(terms)
+        raise PermissionRefusal("not this table", accepted="another one")
+
+    with pytest.raises(PermissionRefusal):
+        as_answered(read, lambda _: True, lambda: [Terms({}, {})] * 9)
+    assert reads == [None]
+
+
+def test_few_earlier_terms_are_looked_at() -> None:
+    """After many changes a new statement takes no longer than after some: each of them is read once."""
+    with dpduck.connect() as con:
+        con.execute("CREATE TABLE v AS SELECT range AS p FROM range(10)")
+        policy = "CREATE PRIVACY POLICY ON v (PRIVACY UNIT p MAX ROWS 1, BUDGET (epsilon = 9))"
+        con.execute("FROM dp(?)", [policy]).fetchall()
+        for rows in range(MOST_TERMS + 9):
+            con.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON v SET EXPECT ROWS {100 + rows}"]).fetchall()
+        assert len(engine_of(con)._policies.earlier()) == MOST_TERMS

@@ -320,7 +320,7 @@ def test_wide_integers_of_a_lake_are_refused(lake: Clinic, type_name: str) -> No
 @needs_ducklake
 @pytest.mark.parametrize("type_name", ["INTERVAL", "TIME WITH TIME ZONE", "INTERVAL[]"])
 def test_times_that_a_lake_shortens_are_refused(lake: Clinic, type_name: str) -> None:
-    """Ten rows that are inserted at once keep microseconds and zones, eleven do not: the number of rows would decide."""
+    """Ten rows that are inserted at once keep microseconds and zones, eleven do not: their number would decide."""
     lake.con.execute(f"CREATE TABLE lake.main.waits (id INTEGER, length {type_name})")
     said = lake.refused(LAKE_POLICY.format("waits"))
     assert "lake.main.waits.length is an INTERVAL or a time with a zone" in said
