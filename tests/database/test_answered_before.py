@@ -220,4 +220,6 @@ def test_few_earlier_terms_are_looked_at() -> None:
         con.execute("FROM dp(?)", [policy]).fetchall()
         for rows in range(MOST_TERMS + 9):
             con.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON v SET EXPECT ROWS {100 + rows}"]).fetchall()
-        assert len(engine_of(con)._policies.earlier()) == MOST_TERMS
+        engine = engine_of(con)
+        assert engine is not None
+        assert len(engine._policies.earlier()) == MOST_TERMS
