@@ -228,7 +228,7 @@ def test_the_functions_of_the_connection_take_no_sql(clinic: Clinic) -> None:
     two, empty = "two statements in one text; accepted: one statement", "the statement is empty; accepted: "
     for argument, reason in (
         ("visits; DROP TABLE visits", two),
-        ("visits WHERE true", "'WHERE' is not expected here; accepted: the end of the statement"),
+        ("visits WHERE true", "'visits WHERE true' has no privacy policy; accepted: "),
         (
             "(SELECT 1)",
             "'(' is not expected here; accepted: a table name; a file is a table after CREATE TABLE t AS FROM 'file'",

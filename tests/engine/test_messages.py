@@ -82,7 +82,7 @@ def test_the_note_says_what_is_known_of_averages(clinic: Clinic) -> None:
     assert clinic.value(f"SELECT stderr {of_average}") == pytest.approx(
         float(found[1].replace(",", "")) / 1_000_000, rel=0.02
     )
-    assert clinic.value(f"SELECT note {of_average}") is None
+    assert clinic.value(f"SELECT note {of_average}") == "400/n", "the error times the rows of a cell, of any size"
 
 
 def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:

@@ -45,7 +45,8 @@ def test_a_view_is_refreshed_by_whose_it_is(served: Served) -> None:
     """Alice's view becomes newer for everybody, from what alice may read; bob may not touch it."""
     made = "CREATE PRIVATE VIEW by_age OPTIONS (epsilon = 0.01) AS SELECT age, count(*) AS n FROM visits GROUP BY age"
     served.rows("alice", ask(made))
-    served.rows("alice", ask(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.02) {CELLS[7:]}"))
+    better = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.02) age, count(*) AS n FROM visits GROUP BY age"
+    served.rows("alice", ask(better))
     before, spent = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age"), served.spent()
     assert "is another's" in served.refused("bob", ask("REFRESH PRIVATE VIEW by_age"))
     served.rows("alice", ask("REFRESH PRIVATE VIEW by_age"))

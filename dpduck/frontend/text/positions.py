@@ -176,6 +176,10 @@ def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
     return f"{near} (did you mean that?), or {otherwise}" if near else otherwise
 
 
+MOST_OPTIONS = 28
+"""Options that a refusal lists."""
+
+
 def unknown_option(
     place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
 ) -> Refusal:
@@ -183,4 +187,6 @@ def unknown_option(
     modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
     first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
     others = [one for one in known if modern or one not in near]
+    if len(others) > MOST_OPTIONS:
+        others = [*others[:MOST_OPTIONS], f".. (docs/sql.md has all {len(known)})"]
     return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(others))

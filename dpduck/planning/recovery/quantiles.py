@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from dpduck.planning.ranges.buckets import Buckets
 from dpduck.planning.recovery.curved import FEWEST_ROWS, LEVELS, Curved, margins
@@ -61,7 +61,7 @@ def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, bu
     """
     cells = len(excess)
     with np.errstate(divide="ignore", invalid="ignore"):
-        below = ndtr(np.nan_to_num(_increasing(excess) / deviation, nan=0.0))
+        below = scipy.special.ndtr(np.nan_to_num(_increasing(excess) / deviation, nan=0.0))
     edges = np.concatenate([np.zeros((cells, 1)), np.maximum.accumulate(below, axis=1), np.ones((cells, 1))], axis=1)
     start, width = float(buckets.start), float(buckets.width)
     middles = start + width * (np.arange(buckets.count) + 0.5)
