@@ -26,6 +26,9 @@ VECTOR, MOST_BYTES = 2048, 64 << 20
 SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
 """Of a cursor. DuckDB computes ahead until a buffer is full, in which texts do not count: thirty batches, 6 GB."""
 
+HASHED_JOINS = "SET prefer_range_joins = false"
+"""Of a cursor. Joins of ranges that DuckDB takes in place of equalities raise by how many rows there are, or crash."""
+
 LAZY = duckdb.__version__.startswith("1.")
 """DuckDB 1.5 materialises what sql() has parameters for, and raises for values without a text; 2.0 does not."""
 
@@ -33,8 +36,9 @@ LAZY = duckdb.__version__.startswith("1.")
 def begin(cursor: duckdb.DuckDBPyConnection) -> None:
     """Opens the transaction in which facts are looked at again and rows are counted."""
     cursor.execute(BUILT_IN_ONLY)
-    with suppress(duckdb.Error):  # a locked configuration keeps the buffer that it has; no transaction ends by that
-        cursor.execute(SMALL_BUFFER)
+    for setting in (SMALL_BUFFER, HASHED_JOINS):
+        with suppress(duckdb.Error):  # a locked configuration keeps what it has, and no transaction ends by that
+            cursor.execute(setting)
     cursor.execute("BEGIN TRANSACTION READ ONLY")
 
 

@@ -15,7 +15,7 @@ from dpduck.frontend.rows.parts import Branch, Join, Lookup, Source, Stored, Uni
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import CountingJob, row_copies
-from dpduck.trusted.rows import plain
+from dpduck.trusted.rows import plain, reader
 from dpduck.trusted.rows.placed import placed
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.values.errors import InternalError, Refusal
@@ -384,6 +384,17 @@ MOVING = {
     *("row_group_pruner", "join_filter_pushdown", "compressed_materialization"),
 }
 MOVING_OF_2 = {"scalar_fn_pushdown", "type_pushdown", "remote_pushdown", "projection_pullup", "projection_placement"}
+
+
+def test_counts_join_by_equalities_whatever_is_set() -> None:
+    """DuckDB takes joins of ranges where it is told to: a count sets that back for itself, and for nobody else."""
+    with duckdb.connect() as connection:
+        connection.execute("SET GLOBAL prefer_range_joins = true")
+        with connection.cursor() as cursor:
+            reader.begin(cursor)
+            asked = "SELECT current_setting('prefer_range_joins')"
+            assert cursor.execute(asked).fetchall() == [(False,)]
+            assert connection.cursor().execute(asked).fetchall() == [(True,)]
 
 
 def test_passes_that_nobody_looked_at_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
