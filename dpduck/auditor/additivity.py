@@ -1,11 +1,14 @@
-"""Whether exact counts add up: of all privacy units together, and of each alone, on tables that are made up.
+"""A comparison of exact counts of all privacy units together with the sum of the counts of each unit alone.
 
-Rows of a unit that count are chosen by that unit's rows alone, so what is counted of all is the sum of what is counted
-of each, cell by cell. A scan that leaves out rows by what other rows of a part of a table are breaks that first.
+The rows of a unit that count depend on that unit's rows alone. So the count of all units is the sum of the counts of
+each unit, cell by cell. A scan may leave out rows because of other rows in the same part of a table. Such a scan breaks
+this sum first.
 
-A twin of the tables gets a few units: one has NULL in every column, one has the same row again and again, one has a
-value or NULL. Statements are planned once, over all units. Then the tables are given the rows of all, and of each
-alone, and every time the door counts and answers with noise that is next to nothing. No private row is read.
+The comparison uses a twin, which has made-up rows and a few units. One unit has NULL in every column. One unit has the
+same row again and again. One unit has a value or NULL in each column.
+
+Each statement is planned once, over all units. Then the tables get the rows of all units, and later the rows of each
+unit alone. Each time the door counts, and answers with negligible noise. No private row is read.
 """
 
 from __future__ import annotations
@@ -41,31 +44,35 @@ from dpduck.values.errors import DpduckError
 from dpduck.values.privacy import Charge
 
 UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400
-"""Units that stay of a twin, their rows in a table at most, and rows of the twin."""
+"""The units that stay in a twin, the most rows of a unit in a table, and the rows of the twin."""
 
 FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
-"""Noise is beyond what is allowed for it with a chance of 2 exp(-FAR), below 1e-25, for each number. Epsilon or rho of
-an ask at most, and of all, from the budget of the twin.
+"""Noise exceeds its bound with probability 2 exp(-FAR), below 1e-25, for each number. The second number is the most
+epsilon or rho of one ask. The third is the most of all asks, from the budget of the twin.
 """
 
 BRANCHES, MOST_COLUMNS = 6, 40
-"""Conditions of one statement, and columns of a table that have conditions."""
+"""The most conditions of one statement, and the most columns of a table that get conditions."""
 
 Policies = Mapping[TableName, Policy]
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What was compared. statements: how many. broken: those whose counts do not add up."""
+    """The result of a comparison.
+
+    statements: the number of statements.
+    broken: the statements with counts that do not add up.
+    """
 
     statements: int
     broken: tuple[str, ...]
 
 
 def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConnection], Sequence[str]]) -> Sums:
-    """Compares what statements count of all units of a twin, and of each alone.
+    """Compares the counts of all units of a twin with the sum of the counts of each unit alone.
 
-    given: statements, with {tag}, for a database. Those that are refused are left out.
+    given: returns statements, with {tag}, for a database. Statements that are refused are left out.
     """
     workers = Workers()
     with connect() as made:
@@ -88,11 +95,14 @@ def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConn
         return Sums(len(plans), tuple(broken))
 
 
-# Tables of a few units.
+# Tables with a few units.
 
 
 def units_sql(private: Policies, table: TableName) -> str:
-    """Returns SQL of a table's rows and of the unit of each, a text unit_of_row: of rows that are units, of some."""
+    """Returns SQL of a table's rows, each with its unit in a text column unit_of_row.
+
+    Where each row is a unit, unit_of_row is a group of several rows.
+    """
     unit = private[table].unit
     if unit.reference is not None:
         parent = units_sql(private, TableName(unit.reference.parent))
@@ -110,7 +120,10 @@ def units_sql(private: Policies, table: TableName) -> str:
 
 
 def lay_out(made: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
-    """Leaves a few units to each private table that is not done, and says that it is; row groups are written anew."""
+    """Leaves a few units in each private table that is not done, and marks the table as done.
+
+    Row groups are written anew.
+    """
     private = policies_of(made)
     kept = _chosen_units(made, private)
     waiting = [table for table in private if table not in done]
@@ -123,12 +136,12 @@ def lay_out(made: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
 
 
 def policies_of(made: duckdb.DuckDBPyConnection) -> Policies:
-    """Returns the policies of a database, by their tables."""
+    """Returns the policies of a database, each under its table."""
     return {policy.table: policy for policy in loaded(made).about.policies.policies()}
 
 
 def create_anew(made: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
-    """Puts rows in the place of a table's own: minima and maxima of those would stay where they are deleted."""
+    """Creates a table anew with other rows. After a DELETE, the minima and maxima of the old rows would stay."""
     created = "SELECT sql FROM duckdb_tables() WHERE (database_name, schema_name, table_name) = ($1, $2, $3)"
     ((ddl,),) = made.execute(created, list(table.parts)).fetchall()
     ((home,),) = made.execute("SELECT current_database()").fetchall()
@@ -140,7 +153,7 @@ def create_anew(made: duckdb.DuckDBPyConnection, table: TableName, rows: str) ->
 
 
 def _chosen_units(made: duckdb.DuckDBPyConnection, private: Policies) -> dict[str, list[str]]:
-    """Returns the units that stay, as literals by the key of units, in an order of their own."""
+    """Returns the units that stay, as SQL literals for each key of units. A hash decides their order."""
     chosen: dict[str, list[str]] = {}
     for table, policy in private.items():
         if policy.unit.reference is None:
@@ -153,7 +166,10 @@ def _chosen_units(made: duckdb.DuckDBPyConnection, private: Policies) -> dict[st
 def _laid_sql(
     made: duckdb.DuckDBPyConnection, private: Policies, table: TableName, kept: Mapping[str, Sequence[str]]
 ) -> str:
-    """Returns SQL of the rows of units that stay: of the first NULL, of the second constant, of the third either."""
+    """Returns SQL of the rows of the units that stay.
+
+    The first unit has NULLs, the second one has constants, and the third one has either.
+    """
     units = ", ".join(kept.get(private[table].unit.key, [])) or "NULL"
     rows = (
         f"SELECT *, list_position([{units}], unit_of_row) AS place, row_number() OVER (PARTITION BY unit_of_row) AS "
@@ -170,7 +186,7 @@ def _laid_sql(
 
 
 def _fixed_columns(made: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
-    """Returns the columns by which rows have their unit, are found by other tables, or are unique."""
+    """Returns the columns that identify a row's unit, that other tables refer to, or that are unique."""
     references = [policy.unit.reference for policy in private.values()]
     parents = [one.parent_column for one in references if one is not None and TableName(one.parent) == table]
     engine = loaded(made)
@@ -187,7 +203,7 @@ def columns_of(made: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[Co
 
 
 def _kept_rows(made: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
-    """Keeps the rows of all tables with their units, each in a table of its own; their names."""
+    """Keeps the rows of each table with their units in a table of its own. Returns the names of the new tables."""
     private = policies_of(made)
     stored = {table: f"temp.kept_{number}" for number, table in enumerate(private)}
     for table, name in stored.items():
@@ -196,25 +212,25 @@ def _kept_rows(made: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
 
 
 def _units(made: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str]) -> list[str]:
-    """Returns the units of all tables, as literals; "" for the rows of nobody."""
+    """Returns the units of all tables, as SQL literals. The last entry "" is for rows without a unit."""
     rows = " UNION ALL ".join(f"SELECT unit_of_row FROM {name}" for name in stored.values())
     listed = f"SELECT DISTINCT unit_of_row FROM ({rows}) WHERE unit_of_row IS NOT NULL ORDER BY 1"
     return [*(quote_text(unit) for (unit,) in made.execute(listed).fetchall()), ""]
 
 
 def _give_rows(made: duckdb.DuckDBPyConnection, stored: Mapping[TableName, str], unit: str | None) -> None:
-    """Gives all tables the rows of one unit, or of all of them."""
+    """Gives all tables the rows of one unit. None stands for all units."""
     of_unit = f" WHERE unit_of_row {f'= {unit}' if unit else 'IS NULL'}" if unit is not None else ""
     for table, name in stored.items():
         create_anew(made, table, f"SELECT * EXCLUDE (unit_of_row) FROM {name}{of_unit}")
 
 
-# Statements, each planned once; and what the door answers nearly exactly.
+# Plans of statements, each made once, and the nearly exact answers of the door.
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A statement and its asks, at a noise that is next to nothing. slack: how far one answer may be off."""
+    """A statement and its asks, with negligible noise. slack: the largest error that one answer may have."""
 
     planned: Planned
     asks: tuple[Ask[Any], ...]
@@ -222,7 +238,7 @@ class _Plan:
 
 
 def _plans(made: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
-    """Plans a statement, if it is accepted and asks for anything that adds up."""
+    """Plans a statement. Returns nothing where it is refused, or asks for nothing that adds up."""
     found: list[Planned] = []
     with suppress(DpduckError, duckdb.Error):
         found.append(planned(made, text))
@@ -230,8 +246,9 @@ def _plans(made: duckdb.DuckDBPyConnection, text: str) -> list[_Plan]:
 
 
 def _nearly_exact(found: Planned) -> list[_Plan]:
-    """Takes the asks for tables of numbers; where a scan has none, its number of rows. Keys that are selected are none
-    of these: which are published does not add up.
+    """Takes the asks for tables of numbers. A scan without such an ask is asked for its number of rows.
+
+    Asks for selected keys are left out, because the set of published keys does not add up.
     """
     kind = NoiseKind.LAPLACE if found.claim.epsilon is not None else NoiseKind.GAUSSIAN
     linear = [ask for ask in found.asks if isinstance(ask.query, Table)]
@@ -246,7 +263,7 @@ def _nearly_exact(found: Planned) -> list[_Plan]:
 
 
 def _nearly_none(ask: Ask[Any], kind: NoiseKind) -> Noise:
-    """Returns noise that is 0 but for a chance of 2 exp(-FAR), or as little as MOST_OF_ASK buys."""
+    """Returns noise that is 0 except with probability 2 exp(-FAR), or as little noise as MOST_OF_ASK buys."""
     l1, l2_squared, _ = norms_of(ask) or (1, 1, 1)
     if kind is NoiseKind.LAPLACE:
         return Noise(kind, max(Fraction(1, FAR + 1), Fraction(l1, MOST_OF_ASK)))
@@ -254,14 +271,14 @@ def _nearly_none(ask: Ask[Any], kind: NoiseKind) -> Noise:
 
 
 def _slack(noise: Noise | None) -> int:
-    """Returns what noise is beyond with a chance of 2 exp(-FAR) at most."""
+    """Returns a bound that noise exceeds with probability 2 exp(-FAR) at most."""
     if noise is None:
         return 0
     return floor(FAR * noise.parameter if noise.kind is NoiseKind.LAPLACE else sqrt(2 * FAR * noise.parameter))
 
 
 def _affordable(plans: Sequence[_Plan], times: int) -> list[_Plan]:
-    """Returns the first plans that the budgets of the twin pay for so many times."""
+    """Returns the first plans that the budgets of the twin can pay for. times: how often each plan is paid for."""
     spent, found = dict[str, Fraction](), []
     for plan in plans:
         key, cost = plan.planned.plan.request.rows.unit_key, price(plan.asks)
@@ -273,7 +290,7 @@ def _affordable(plans: Sequence[_Plan], times: int) -> list[_Plan]:
 
 
 def _answers(made: duckdb.DuckDBPyConnection, plans: Sequence[_Plan], workers: Workers) -> Iterator[IntegerArray]:
-    """Yields what the door answers to each plan, as the tables are by now."""
+    """Yields the door's answers to each plan, over the present rows of the tables."""
     engine = loaded(made)
     for plan in plans:
         rows, cost = plan.planned.plan.request.rows, price(plan.asks)
@@ -292,7 +309,7 @@ def _arrays(answer: object) -> list[IntegerArray]:
     return list(answer) if isinstance(answer, tuple) else [np.array([answer], np.int64)]
 
 
-# Conditions that the database's own process evaluates, in which a scan could take a part.
+# Conditions that the database's own process evaluates. A scan could evaluate a part of a condition.
 
 _COMPARED = (
     "{c} = {v} OR {c} IS DISTINCT FROM {w}", "{c} >= {v} OR {c} IS DISTINCT FROM {v}", "{c} <> {v} OR {c} IS NULL",
@@ -310,7 +327,7 @@ _TOLD = (
 def condition_statements(made: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:
     """Lists statements with several conditions each, over every column of every table of a twin.
 
-    price_text: of each.
+    price_text: the price of each statement.
     """
     texts = []
     for table, policy in policies_of(made).items():
@@ -322,14 +339,14 @@ def condition_statements(made: duckdb.DuckDBPyConnection, price_text: str) -> li
                 rows = [f"SELECT {listed} FROM {table.sql} WHERE {one}" for one in conditions]
                 starts = range(0, len(rows), BRANCHES)
                 texts += [f"FROM ({' UNION ALL '.join(rows[at : at + BRANCHES])})" for at in starts]
-            else:  # rows that are units are of no UNION ALL
+            else:  # a table with its rows as units stands in no UNION ALL
                 texts += [f"FROM {table.sql} WHERE {one}" for one in conditions]
     clause = f"WITH DIFFERENTIAL_PRIVACY OPTIONS ({price_text}, refresh = '{{tag}}')"
     return [f"SELECT {clause} count(*) AS n {text}" for text in texts]
 
 
 def _conditions(made: duckdb.DuckDBPyConnection, table: TableName, column: Column) -> list[str]:
-    """Returns conditions of a column, with values that most of the made-up rows have."""
+    """Returns conditions on a column. They compare it with its most frequent values among the made-up rows."""
     name = quote_identifier(column.name)
     if column.type_name == "BOOLEAN":
         return [form.format(c=name) for form in _TOLD]

@@ -1,7 +1,7 @@
-"""The order of an audit: neighbours from policies, each statement asked of both, bounds, and a search for others.
+"""The order of an audit: neighbours from policies, each statement on both, bounds, and a search for more statements.
 
-Beside the answers a channel is compared: whether a statement is answered, its shape, text and price, on both
-neighbours. Exact counts of made-up tables are compared with those of each unit alone (additivity).
+An audit also compares a channel on both neighbours: whether a statement is answered, its shape, text and price. It
+compares exact counts of made-up tables with the counts of each unit alone (additivity).
 """
 
 from __future__ import annotations
@@ -155,9 +155,10 @@ NOT_THE_SUM = "exact counts of all units together, which are not the sum of thos
 
 
 def added_up(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[Finding]:
-    """Yields statements whose exact counts are not the sum of those of each unit alone; else how many were compared.
+    """Yields statements with exact counts that differ from the sum of the counts of each unit alone.
 
-    price: of statements with conditions over every column, which are tried, too; "" for none.
+    Where there is no such statement, it yields the number of compared statements.
+    price: the price of further statements, which have conditions over every column. The empty text stands for none.
     """
     began = time.monotonic()
 

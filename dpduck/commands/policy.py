@@ -90,7 +90,7 @@ def add(
 @STORE
 @FORMAT
 def list_principals(database: Path, store: Path | None, shape: str) -> None:
-    """Print every principal with what it may ask; --format json prints one JSON object a line."""
+    """Print every principal with its rights. With --format json, print one JSON object a line."""
     with one_line_errors(), duckdb.connect() as con:
         con.execute("CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR)")
         for found in _book(database, store).all():

@@ -1,10 +1,10 @@
-"""Attaches the store; knows what is attached, what of it can change, and what a macro hides.
+"""The store's attachment, and facts about attached databases: their names, possible changes and hidden functions.
 
-Whoever runs SQL on a connection of a database may have hidden a function; where nothing can be added, that is looked
-for once: listing functions takes 10 to 25 ms.
+Any user who runs SQL on a connection of a database may have hidden a function by a macro. Listing functions takes 10 to
+25 ms. Where nothing can be added, the hidden functions are looked for once.
 
-Among what is attached is the store: a database beside the user's, with policies, the ledger and released tables, never
-a private row.
+The store is one of the attached databases, beside the user's own. It holds policies, the ledger and released tables,
+never a private row.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class StoreFiles:
 
 
 def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> StoreError | None:
-    """Returns why a file cannot be opened: a newer DuckDB wrote it, or it is in use; None for other reasons.
+    """Returns the reason why a file cannot be opened: a newer DuckDB wrote it, or it is in use.
 
-    name: the file's without its ending, in a statement that copies it.
+    Returns None for other reasons.
+    name: the file's name without its ending, for a statement that copies the file.
     """
     if "version number" in str(error):
         return StoreError(
@@ -48,7 +49,7 @@ def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> St
             f"a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); "
             f"COPY FROM DATABASE {quote_identifier(name)} TO copy"
         )
-    if re.search(r"\block\b", str(error)) is None:  # of a file that is damaged DuckDB says which block is
+    if re.search(r"\block\b", str(error)) is None:  # for a damaged file DuckDB names a block
         return None
     return StoreError(f"{what} is in use by another process, perhaps dpduck serve; accepted: {WHEN_ENDED}")
 
@@ -69,7 +70,7 @@ def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
 
 
 def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuses a connection of a store: it would be given a store of its own, and nothing to protect."""
+    """Refuses a connection of a store. It would get a store of its own, and has nothing to protect."""
     here = "database_name = current_database() AND schema_name = 'dpduck'"
     schemas = connection.execute(f"SELECT 1 FROM duckdb_schemas() WHERE {here}").fetchall()
     of_store = f"SELECT 1 FROM duckdb_tables() WHERE {here} AND table_name = 'releases'"

@@ -58,13 +58,16 @@ def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Con
 
 
 class Catalog:
-    """PublicFacts of one statement, each looked up once.
+    """The PublicFacts of one statement, each looked up once.
 
-    It reads names and types, and the rows of declared public tables only. known: facts by method and question.
-    box: the sandbox of the statement; without it each question opens one of its own. caller: whose names are resolved;
-    for others than the owner what is neither under a policy nor public is not there, and what they may not ask about is
-    refused before anything of it is told. looked: what is attached, and what looks for hidden functions beside this.
-    terms: earlier ones of the policies; None for those in force.
+    It reads names and types, and the rows of declared public tables only.
+
+    known: facts by method and question.
+    box: the sandbox of the statement. Without it each question opens a sandbox of its own.
+    caller: the user for whom names are resolved. For others than the owner, only tables under a policy and public
+        tables exist. A table that they may not ask about is refused before any fact about it is told.
+    looked: the attached databases, and a search for hidden functions that runs at the same time.
+    terms: earlier terms of the policies, None for those in force.
     """
 
     def __init__(
@@ -263,7 +266,7 @@ class Catalog:
 
     @_remembered
     def require_stored(self, table: TableName) -> None:
-        """Refuses a table of another database that is none there, or whose rows could make reading fail."""
+        """Refuses a table of another database that is no table there, or has rows that could make reading fail."""
         if self._databases.kinds.get(fold(table.parts[0])) != "duckdb":
             require_stored(self._cursor, table)
 

@@ -114,10 +114,10 @@ class PolicyStore:
             return found
 
     def earlier(self) -> tuple[Terms, ...]:
-        """Returns the terms before those in force that gave the same answers, the latest first; read once."""
+        """Returns the terms before those in force that gave the same answers, the latest first. They are read once."""
         if (known := self._earlier) is not None:
             return known
-        changes, budgets = self._changes, self.budgets()  # not under this lock: the ledger has one of its own
+        changes, budgets = self._changes, self.budgets()  # not under this lock, since the ledger has its own
         with self._lock:
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()

@@ -1,12 +1,12 @@
-"""Whether what DuckDB lists as a table of another database is a table there that no row can make unreadable.
+"""A check that a table of another database is a table there, and that no row can make it unreadable.
 
-DuckDB lists views of an attached PostgreSQL as tables: a view could compute from all rows, or raise by one. Other kinds
-of databases are refused: in SQLite a column may hold values of another type than its own, and one such row makes every
-reading of the column fail.
+DuckDB lists views of an attached PostgreSQL as tables. A view could compute from all rows, or raise an error because of
+one row. Other kinds of databases are refused. In SQLite a column may hold values of another type than its own. One such
+row makes every reading of the column fail.
 
-A value that DuckDB cannot read ends a statement after its charge, if the statement reads its row, and is an exact
-answer for nothing. So what can be read is asked where the rows lie, not of DuckDB's own memory of it, in the
-transaction that counts.
+DuckDB cannot read some values. Such a value ends a statement after its charge, if the statement reads its row. The
+error then gives an exact answer for free. So the check asks the database that holds the rows, not DuckDB's own memory.
+It does so in the transaction that counts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
         raise Refusal(f"{table} lies in a database of kind {kind!r}", accepted=_ACCEPTED)
 
 
-# DuckLake. Its files of Parquet have no type for HUGEINT, which is written as DOUBLE: a number that was rounded up is
-# not read back. They hold no microseconds of an INTERVAL and no zone of a time. The few rows that are inserted at once
-# stay with the metadata, whole: how many rows others insert would decide which value a row has. A file of another
-# program may hold texts that are no UTF-8. DuckLake remembers for each file of ducklake_add_data_files how its columns
-# are named (mapping_id); its own files have numbers for that.
+# DuckLake. Its Parquet files have no type for HUGEINT, which is written as DOUBLE. A number that was rounded up is not
+# read back. The files hold no microseconds of an INTERVAL and no zone of a time. If few rows are inserted at once, they
+# stay with the metadata, unchanged. So the number of rows that others insert would decide the value of a row. A file of
+# another program may hold texts that are not UTF-8. For each file of ducklake_add_data_files, DuckLake remembers the
+# names of its columns (mapping_id). Its own files have numbers for that.
 
 _LONG = re.compile(r"\bU?HUGEINT\b")
 _SHORTENED = re.compile(r"\bINTERVAL\b|\bTIME WITH TIME ZONE\b")
@@ -56,16 +56,17 @@ SELECT coalesce(bool_and(coalesce(known.own, false)), true) FROM (
     FROM {metadata}.ducklake_data_file GROUP BY ALL
 ) AS known USING (name)
 """
-"""Whether DuckLake wrote each file that this transaction reads of a table. A file that is merged or added meanwhile
-stands in one of the two lists alone, and counts as another program's.
+"""SQL that tells whether DuckLake wrote each file of a table that this transaction reads. A file may be merged or added
+meanwhile. Such a file stands in only one of the two lists, and counts as another program's.
 """
 
 
 def _require_written_by_ducklake(
     cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: str | None, place: str | None
 ) -> None:
-    """Refuses wide integers, and files that another program wrote. catalog, place: of the metadata, where it is not
-    the usual one.
+    """Refuses wide integers, and files that another program wrote.
+
+    catalog, place: the database and the schema of the metadata, where they are not the usual ones.
     """
     long = [name for name, type_name in _columns(cursor, table).items() if _LONG.search(type_name)]
     if long:
@@ -103,16 +104,16 @@ def _require_written_by_ducklake(
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, table: TableName) -> Mapping[str, str]:
-    """Returns the types of a table's columns, as DuckDB has them; none where it is there no longer."""
+    """Returns the types that DuckDB has for a table's columns, none where the table is gone."""
     try:
         return {str(row[0]): str(row[1]) for row in cursor.execute(f"DESCRIBE {table.sql}").fetchall()}
     except (duckdb.CatalogException, duckdb.BinderException):
         return {}
 
 
-# PostgreSQL. DuckDB remembers tables, types and labels of an attached database, and another client changes them. First
-# the table is locked as SELECT locks it, until this transaction ends: ALTER TABLE waits. Then a second connection says
-# what the table is, in a snapshot of after that. Where the transaction has one snapshot, no row has a label of later.
+# PostgreSQL. DuckDB remembers tables, types and labels of an attached database. Another client may change them. First
+# the table is locked as SELECT locks it, until this transaction ends. ALTER TABLE waits for this lock. Then a second
+# connection describes the table in a later snapshot. If the transaction has one snapshot, no row has a later label.
 
 _HELD = """
 SELECT pg_catalog.current_setting('transaction_isolation') AS isolation,
@@ -142,25 +143,28 @@ _READ = {
     "timetz": "TIME WITH TIME ZONE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
     "interval": "INTERVAL", "uuid": "UUID",
 }  # fmt: skip
-"""What DuckDB reads types of PostgreSQL as, but for numeric."""
+"""The types of DuckDB for types of PostgreSQL, except numeric."""
 
 _READ_BESIDE = {
     "oid": "UINTEGER", "json": "VARCHAR", "jsonb": "VARCHAR", "point": "STRUCT(x DOUBLE, y DOUBLE)",
     "line": "DOUBLE[]", "lseg": "DOUBLE[]", "box": "DOUBLE[]", "path": "DOUBLE[]", "polygon": "DOUBLE[]",
     "circle": "DOUBLE[]",
 }  # fmt: skip
-"""Of these, PostgreSQL does not compare as DuckDB does; nor does it of types that are not named here, read as texts."""
+"""Types that PostgreSQL and DuckDB compare differently, as they do types in neither list, which are read as texts."""
 
 _BY_NAME = frozenset((*_READ, *_READ_BESIDE, "numeric", "char", "geometry", "hstore"))
-"""Names of types that DuckDB takes for PostgreSQL's own, in whichever schema they are."""
+"""Names of types that DuckDB takes for PostgreSQL's own, in any schema."""
 
 _SAFE_ISOLATION = ("repeatable read", "serializable")
 
 
 @dataclass(frozen=True)
 class _LentColumn:
-    """A column as PostgreSQL has it. own: whether its type is PostgreSQL's own. kind: e for an ENUM. modifier: of
-    numeric, its digits.
+    """A column as PostgreSQL has it.
+
+    own: whether its type is PostgreSQL's own.
+    kind: e for an ENUM.
+    modifier: the digits of a numeric.
     """
 
     name: str
@@ -173,17 +177,17 @@ class _LentColumn:
 
     @property
     def readable(self) -> bool:
-        """Tells whether all values of the type are read: no arrays, no rows, no "char", which is a byte."""
+        """Tells whether all values of the type can be read. Arrays, rows and "char", which is a byte, cannot."""
         misnamed = self.type_name in _BY_NAME and not self.own
         return self.category not in ("A", "C") and not misnamed and not (self.own and self.type_name == "char")
 
     @property
     def as_text(self) -> bool:
-        """Tells whether it is a text, or the like, in DuckDB alone."""
+        """Tells whether it is a text or a similar type in DuckDB alone."""
         return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
 
     def is_read_as(self, type_name: str) -> bool:
-        """Tells whether DuckDB has the type that it would have if it looked now."""
+        """Tells whether DuckDB's type is the type that it would find now."""
         if self.own and self.type_name == "numeric":
             return type_name == _numeric(self.modifier)
         if self.own and self.type_name in _READ:
@@ -194,13 +198,13 @@ class _LentColumn:
 
 
 def _numeric(modifier: int) -> str:
-    """Returns what a numeric is read as: DOUBLE without a number of digits, or with too many."""
+    """Returns the type that a numeric is read as. It is DOUBLE without a number of digits, or with too many."""
     digits, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
     return "DOUBLE" if modifier == -1 or scale < 0 or digits > 38 else f"DECIMAL({digits},{scale})"
 
 
 def _require_as_in_postgres(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Refuses what is no plain table in PostgreSQL, or not the one that DuckDB remembers."""
+    """Refuses a table that is no plain table in PostgreSQL, or differs from the table that DuckDB remembers."""
     database, schema, name = table.parts
     held = _HELD.format(f"{quote_identifier(schema)}.{quote_identifier(name)}")
     asked = _TABLE.format(quote_text(schema), quote_text(name))
@@ -238,7 +242,7 @@ def _query(database: str, sql: str) -> str:
 
 
 def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, lent: Mapping[str, _LentColumn]) -> None:
-    """Refuses columns that are not in PostgreSQL what DuckDB remembers: a new label or a wider value ends reading."""
+    """Refuses columns that differ in PostgreSQL from DuckDB's memory. A new label or a wider value ends reading."""
     for name, type_name in _columns(cursor, table).items():
         if name not in lent or not lent[name].is_read_as(type_name):
             raise Refusal(

@@ -1,6 +1,7 @@
-"""Earlier terms of policies that answered as those in force do: other budgets, limits of a price, and expected rows.
+"""Earlier terms of policies with the same answers as the terms in force.
 
-What is paid stays paid. A statement that was answered under such terms is read by them again: so its answer is found.
+They differ in budgets, limits of a price, and expected rows. A paid statement stays paid. If such terms answered a
+statement, it is read under these terms again. In this way its answer is found.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dpduck.values.errors import PermissionRefusal, Refusal
 from dpduck.values.privacy import ZERO, Budget
 
 MOST_TERMS = 32
-"""Earlier terms that are looked at: the latest ones. Each takes as long as reading a statement once, some 20 ms."""
+"""The most earlier terms that are tried, the latest first. Each takes one reading of a statement, some 20 ms."""
 
 NO_BUDGET = Budget(None, ZERO, ZERO, None)
 Read = TypeVar("Read")
@@ -22,16 +23,17 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True)
 class Terms:
-    """Policies by their tables' names in SQL, and budgets by privacy unit, as they were in force together."""
+    """Policies by their tables' names in SQL, and budgets by privacy unit. All were in force together."""
 
     policies: Mapping[str, Policy]
     budgets: Mapping[str, Budget]
 
 
 def same_answers(one: Policy, other: Policy) -> bool:
-    """Tells whether two policies of a table differ in nothing that an answer depends on.
+    """Tells whether two policies of a table agree in everything that an answer depends on.
 
-    BUDGET, MAX EPSILON, MIN EPSILON and EXPECT ROWS say what may be asked, and how a new release is planned.
+    They may differ in BUDGET, MAX EPSILON, MIN EPSILON and EXPECT ROWS. These limit the statements, and guide the plan
+    of a new release.
     """
     return _bare(one) == _bare(other)
 
@@ -43,7 +45,8 @@ def _bare(policy: Policy) -> Policy:
 def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> tuple[Terms, ...]:
     """Returns the terms before those in force under which some table answered as now, the latest first.
 
-    written: every policy that was ever put in force, in order. in_force: those of now, with the budgets of now.
+    written: every policy that was ever put in force, in order.
+    in_force: the present policies, with the present budgets.
     """
     history = [_beside(policy, in_force.get(policy.table.sql)) for policy in written]
     last_change = {policy.table.sql: number for number, (policy, same) in enumerate(history) if not same}
@@ -61,7 +64,10 @@ def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> 
 
 
 def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
-    """Tells whether a policy answers as that in force, and returns it: with its labels, or with none."""
+    """Tells whether a policy gives the same answers as the policy in force, and returns it.
+
+    Only then does the returned policy have labels.
+    """
     if now is None or not same_answers(policy, now):
         return replace(policy, domains=(), clamps=()), False
     told = replace(
@@ -78,14 +84,14 @@ def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
 def as_answered(
     read: Callable[[Terms | None], Read], is_answered: Callable[[Read], bool], earlier: Callable[[], Sequence[Terms]]
 ) -> Read:
-    """Returns what a statement asks for: under earlier terms where it was answered under these alone, else of now.
+    """Returns a statement's reading under the terms in force, or under earlier terms if only these answered it.
 
-    read: reads the statement under terms, None for those in force. A refusal by the terms in force stands where there
-    is no answer.
+    Where there is no answer, a refusal by the terms in force stands.
+    read: reads the statement under terms, None for those in force.
     """
     try:
         found = read(None)
-    except PermissionRefusal:  # no terms give somebody a table
+    except PermissionRefusal:  # no terms give anybody a table
         raise
     except Refusal:
         before = _answered(read, is_answered, earlier())
@@ -113,7 +119,7 @@ def _answered(
 
 
 def brought_up(rows: Rows, in_force: Mapping[str, Policy]) -> Rows:
-    """Returns rows that were read under earlier terms with the revisions in force: they are the same rows."""
+    """Returns rows that were read under earlier terms, with the revisions in force. The rows are the same."""
 
     def revision(name: str, known: int) -> int:
         return in_force[name].revision if name in in_force else known

@@ -47,9 +47,9 @@ class PrivateViews:
     def is_ready(
         self, statement: AskStatement, text: str, caller: Caller, digest: str, columns: Sequence[str] = ()
     ) -> bool:
-        """Tells whether this very statement made the view already; Refusal where the name is not free for it.
+        """Tells whether this very statement made the view already. Refuses a name that is not free for the view.
 
-        columns: names that the view must have. One that an earlier version made without them is made again.
+        columns: names that the view must have. A view of an earlier version may lack such names. It is made again.
         """
         made = self.is_made(statement.view or "", statement.replace, text, caller, digest)
         return made and not self._lacks(statement.view or "", columns)
@@ -86,7 +86,7 @@ class PrivateViews:
         self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str,
         columns: Sequence[str] = (),
     ) -> str:  # fmt: skip
-        """Stores the view of a release that was made for it. columns: see is_ready."""
+        """Stores the view for which a release was made. columns: see is_ready."""
         return self.put_together([(statement, select_sql)], text, caller, release, columns)
 
     def put_together(

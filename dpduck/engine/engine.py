@@ -74,9 +74,9 @@ MOST_ANALYSED = 128
 
 @dataclass(frozen=True)
 class Analysed:
-    """A statement, what it asks for, and the public facts from which that follows.
+    """A statement, its analysis, and the public facts from which the analysis follows.
 
-    terms: earlier ones of policies, under which it was answered; None for those in force.
+    terms: the earlier terms of policies under which it was answered, None for those in force.
     """
 
     statement: AskStatement
@@ -283,9 +283,10 @@ class Engine:
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, known: Analysed | None = None
     ) -> Analysed:
-        """Analyses a statement. known: its earlier analysis, which holds while public facts are the same.
+        """Analyses a statement.
 
-        A statement that was paid for while a tree was the default of quantiles is still that statement.
+        A statement may have been paid for while a tree was the default of quantiles. It is still the same statement.
+        known: its earlier analysis, which holds while public facts are the same.
         """
         read = self._read(statement, text, box, caller, known)
         request, before = read.analysis.request, read.analysis.request.with_a_tree()
@@ -294,7 +295,7 @@ class Engine:
         return replace(read, analysis=replace(read.analysis, request=before))
 
     def _is_paid(self, request: Request) -> bool:
-        """Tells whether a request was ever charged for, whatever became of it."""
+        """Tells whether a request was ever charged for, even if it failed or was not answered."""
         asked = self._releases.asked(request.digest())
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
 
@@ -318,7 +319,7 @@ class Engine:
                 return finished[-1]
 
             found: Analysed = as_answered(read, partial(self._is_answered, caller=caller), self._policies.earlier)
-            whole = finished[0].terms is None  # of a reading that was refused some facts are missing
+            whole = finished[0].terms is None  # a refused reading lacks some facts
             if whole and len(text) <= LONGEST_KEPT and sum(found.analysis.request.question.sizes) <= MOST_LABELS:
                 self._analysed.put((text, caller), found)
             return found

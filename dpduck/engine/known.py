@@ -84,7 +84,7 @@ def resting_on(view: StoredRelease, answers: Sequence[Answer], store: ReleaseSto
 
 
 def require_rows_of_view(view: StoredRelease, answers: Sequence[Answer]) -> None:
-    """Refuses what is about other rows than a view: newer rows under its name are an answer to the same question."""
+    """Refuses answers about other rows than the view's. Newer rows under its name must answer the same question."""
     other = _other_rows(answers)
     if other:
         raise Refusal(
@@ -158,7 +158,7 @@ def _said(answers: Sequence[Answer]) -> str:
 
 
 def _other_rows(answers: Sequence[Answer]) -> list[str]:
-    """Says which rows of the question are not in the answers, and how MAX ROWS was applied to other rows."""
+    """Describes the rows of the question that the answers leave out, and how MAX ROWS was applied to other rows."""
     told = []
     left = sorted(set().union(*(one.left_out for one in answers)))
     if left:

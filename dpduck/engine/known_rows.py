@@ -1,8 +1,8 @@
-"""What is known of a private table's columns, for rows that are fitted to it: SAMPLE n FROM KNOWN table (columns).
+"""Known tables over a private table's columns, to which rows are fitted: SAMPLE n FROM KNOWN table (columns).
 
-The largest tables over these columns that releases determine are worked out as dp_known would, with their margins that
-releases ask for. A distribution is fitted to all of them at once, each with what is known of it beside larger ones.
-Nothing is charged: only released tables are read.
+Releases determine some tables over these columns. The largest ones are computed in the same way as by dp_known. Their
+margins are added where releases ask for them. A distribution is fitted to all tables at once. Each table counts with
+the precision that it adds to larger tables. Nothing is charged, because only released tables are read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MOST_CELLS = 1 << 22
 """Cells of one known table that rows are fitted to."""
 
 MOST_MARGINS = 1000
-"""Known tables about the same rows that are fitted with their margins; more are fitted without."""
+"""The most known tables about the same rows that are fitted with their margins. More are fitted without margins."""
 
 LEAST_VARIANCE = 1 / 12
-"""Of a cell: rows that are made are whole, and a fit to more digits than they have takes many steps."""
+"""The least variance of a cell. Made rows are whole numbers, and a fit to more digits takes many steps."""
 
 Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
@@ -45,7 +45,7 @@ AnswersOf = Callable[[KnownQuestion, Same | None], Sequence[Answer | None]]
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """A column that is asked for. question: its own counts. sql: as releases name it."""
+    """A requested column. question: its own counts. sql: its name in releases."""
 
     name: str
     question: KnownQuestion
@@ -62,8 +62,9 @@ def known_margins(
 ) -> KnownMargins:
     """Returns the largest known tables over some columns, and their margins that releases ask for.
 
-    measured: releases about the table of a question. ask: reads a plain SELECT. answers_of: what is known of it, about
-    some rows alone where these are named.
+    measured: returns the releases about the table of a question.
+    ask: reads a plain SELECT.
+    answers_of: returns the known answers to a question, about some rows alone where these are named.
     """
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")
@@ -108,7 +109,7 @@ def _column(table: TableName, name: str, ask: Ask) -> _Column:
 
 
 def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
-    """Writes the counts by some columns, that of all rows for none."""
+    """Writes the counts by some columns, or the count of all rows where there is no column."""
     listed = ", ".join(quote_identifier(name) for name in names)
     text = f"SELECT {listed}, count(*) AS n FROM {table.sql} GROUP BY {listed}"
     return KnownArguments(text if names else f"SELECT count(*) AS n FROM {table.sql}", Fraction(19, 20), None)
@@ -133,7 +134,7 @@ def _asked(one: Kept, places: dict[str, int]) -> Iterator[Members]:
 def _answer(
     table: TableName, columns: Sequence[_Column], ask: Ask, answers_of: AnswersOf, same: Same | None
 ) -> Answer | None:
-    """Returns what is known of the counts by some columns, about the same rows as other tables where they are named."""
+    """Returns the known counts by some columns. same: the rows of other tables, to which the counts must refer."""
     cells = np.prod([float(len(column.question.analysis.request.question.keys[0].labels)) for column in columns])
     if cells > MOST_CELLS:
         return None
@@ -144,9 +145,10 @@ def _answer(
 def _with_margins(
     largest: dict[Members, Answer], asked: set[Members], margin: Callable[[Members, Same], Answer | None]
 ) -> list[tuple[Members, Answer, float]]:
-    """Returns the largest tables and their margins, each with its precision beside the others; but for those of none.
+    """Returns the largest tables and their margins, each with the precision that it adds to the larger ones.
 
-    Margins of tables about other rows are not theirs: such tables come with their own.
+    Tables that add no precision are left out. A table's margins are about the same rows as the table. Tables about
+    other rows come with their own margins.
     """
     found: list[tuple[Members, Answer, float]] = []
     for same in dict.fromkeys(answer.same for answer in largest.values()):

@@ -212,7 +212,7 @@ def scope_of(request: Request) -> str:
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
-    """Describes a view's columns under the names that its SELECT gives them; {}: the guarantee."""
+    """Describes a view's columns under the names in its SELECT. In a description, {} stands for the guarantee."""
     errors = {stderr_column(number): name for name, number in analysis.shown}
     by_itself = {name for column in analysis.described if column.plain for name in column.reads}
     notes: dict[str, str] = {}
@@ -231,9 +231,9 @@ def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
 
 
 def _note_of(column: Described, question: Question, by_itself: set[str]) -> str | None:
-    """Describes a column that is no answer; None where it is computed from some.
+    """Describes a column that is no answer. Returns None for a column that is computed from answers.
 
-    by_itself: columns of the released table that the view shows as they are.
+    by_itself: the columns of the released table that the view shows unchanged.
     """
     if not column.reads:
         return CONSTANT
@@ -249,7 +249,7 @@ def _note_of(column: Described, question: Question, by_itself: set[str]) -> str 
 
 
 def _values_of(key: Key, question: Question) -> Values:
-    """Tells what the values of a key are."""
+    """Returns the kind of a key's values."""
     if question.selection is not None:
         return Values.SELECTED
     source = question.sources[key.sources[0]]
@@ -262,7 +262,7 @@ def _values_of(key: Key, question: Question) -> Values:
 
 
 def _nulls_of(number: int, question: Question) -> Nulls:
-    """Tells what NULL in the key of this number means."""
+    """Returns the meaning of NULL in the key of this number."""
     if question.selection is not None:
         return Nulls.OTHERS if question.selection.other else Nulls.VALUE
     total = any(number not in grouping_set for grouping_set in question.grouping_sets)

@@ -112,11 +112,12 @@ def _certificates(
 def certificate_sql(
     connection: duckdb.DuckDBPyConnection, store: str, releases: Sequence[StoredRelease], name: str, reader: str | None
 ) -> str:
-    """Returns SQL with the fields of one release's certificate, of those that a reader sees; None for the owner.
+    """Returns SQL with the fields of the certificate of one release that the reader sees.
 
-    As dp_releases does, it keeps another's statements, answers and numbers in the ledger from readers, and whose views
-    share a charge, and the column that tells units apart. Of their own release they see the statement that they wrote,
-    and its link where they paid.
+    As in dp_releases, readers do not see another user's statements, answers and numbers in the ledger. They do not see
+    the other owners of views that share a charge. They do not see the column that identifies units. Of their own
+    release they see the statement that they wrote. They see the link of the certificate where they paid.
+    reader: the name of a principal, None for the owner.
     """
     visible = [one for one in releases if reader in (None, one.principal) or one.kind == "view"]
     known = [one for one in visible if fold(one.name) == fold(name)]
@@ -126,7 +127,7 @@ def certificate_sql(
     _, released = certified(connection, store, release.ledger_id)
     (found,) = (one for one in released if one["entry"] == release.ledger_id)
     fields = {"model": MODEL, "neighbours": NEIGHBOURS, **found}
-    if found["flavor"] == "pure":  # its epsilon is smaller; links are of the whole certificate
+    if found["flavor"] == "pure":  # its epsilon is smaller, and links are for the whole certificate
         del fields["also"]
     if reader is not None:
         own = reader == release.principal
@@ -142,7 +143,7 @@ def certificate_sql(
 
 
 def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) -> object:
-    """Returns who paid with an entry of the ledger."""
+    """Returns the principal who paid with an entry of the ledger."""
     asked = f"SELECT principal FROM {quote_identifier(store)}.dpduck.ledger_entries WHERE id = $1"
     return connection.execute(asked, [ledger_id]).fetchall()[0][0]
 

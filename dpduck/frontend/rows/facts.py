@@ -96,7 +96,7 @@ class PublicFacts(Protocol):
         """Tells whether some column of a resolved table compares its texts by rules of its own."""
 
     def numbers_rows(self, table: TableName) -> bool:
-        """Tells whether rowid tells the rows of a resolved table apart: in PostgreSQL it is NULL in each of them."""
+        """Tells whether rowid identifies the rows of a resolved table. In PostgreSQL it is NULL in each row."""
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         """Returns the image of an expression over the public domains of the columns it uses."""

@@ -282,7 +282,7 @@ def written_conditions(source: RowSource) -> list[exp.Expr]:
 
 
 def _without_numbers(source: Source, tables: frozenset[str]) -> Source:
-    """Returns a source in which no row of these tables is told by its rowid."""
+    """Returns a source in which rowid identifies no row of the given tables."""
     first = source.first
     if not tables:
         return source

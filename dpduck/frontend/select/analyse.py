@@ -66,12 +66,12 @@ _ACCEPTED_CLAUSES = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """What to release, the SQL to read it with, and the confidence of its intervals.
+    """A request, the SQL that reads its release, and the confidence of its intervals.
 
-    shown: the names under which aggregates are shown as they are, and which these are.
-    cells: of a view with one row for each cell, its columns: the name of each, and of the released one; else none.
+    shown: the names under which aggregates are shown unchanged, with the aggregates' numbers.
+    cells: the columns of a view with one row for each cell, empty otherwise. Each has its name and the released name.
     ahead: how many times its price a target with reuse may pay.
-    described: of a view, the columns that are no answers.
+    described: the columns of a view that are no answers.
     """
 
     request: Request
@@ -85,7 +85,7 @@ class Analysis:
 
     @property
     def levels(self) -> bool:
-        """Tells whether a view has rows of several grouping sets, and says of which one a row is."""
+        """Tells whether a view has rows of several grouping sets, and names the grouping set of each row."""
         question = self.request.question
         return len(question.grouping_sets) > 1 and question.summary is None and not self.cells
 
@@ -197,8 +197,8 @@ def _with_columns(
 ) -> exp.Select:
     """Returns the SELECT with the columns of a summary, or with the errors of a view or of known answers.
 
-    several: whether rows of several grouping sets stand together, so that a view says of which one a row is; not of a
-    stream, since what it shows is part of its digest.
+    several: whether rows of several grouping sets stand together. Then a view names the grouping set of each row. A
+        stream does not, because its columns are part of its digest.
     """
     if known and ask.view is None:
         return with_intervals_of(select, items, answers)

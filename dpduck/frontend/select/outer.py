@@ -59,9 +59,11 @@ class OuterQuery:
 
 @dataclass(frozen=True)
 class Described:
-    """A column of a view, where no aggregate is in it. reads: columns of the released table, none of a constant.
+    """A column of a view that contains no aggregate.
 
-    plain: whether it is one of them as it is. every: of GROUPING, whether it looks at all keys.
+    reads: the columns of the released table that it reads. A constant reads none.
+    plain: whether it is one such column unchanged.
+    every: whether a GROUPING looks at all keys.
     """
 
     name: str
@@ -179,7 +181,7 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
 
 
 def described_items(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> tuple[Described, ...]:
-    """Describes the items of a view that are no answers. select: as released_select makes it."""
+    """Describes the items of a view that are no answers. select: the result of released_select."""
     found = []
     for item, shown in zip(items, select.expressions, strict=False):
         expression, written = shown.unalias(), item.expression.unnest()
@@ -193,9 +195,9 @@ def described_items(select: exp.Select, items: Sequence[SelectItem], answers: An
 
 
 def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
-    """Returns the SELECT of a view with the columns that a row is grouped by, as its last column.
+    """Returns the SELECT of a view with a last column, which names the grouping columns of each row.
 
-    A column is named as the view shows it. Without this a total looks like the group of NULL.
+    It uses the column names of the view. Without this last column a total looks like the group of NULL.
     """
     if any(fold(item.name) == GROUPING_LEVEL for item in items):
         return select
@@ -217,7 +219,7 @@ def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerR
 
 
 def _only_column(written: exp.Expr) -> str | None:
-    """Returns the one released column that an expression reads; None where there are more, or none."""
+    """Returns the one released column that an expression reads. Returns None where there are more, or none."""
     names = {column.name for column in written.find_all(exp.Column)}
     return names.pop() if len(names) == 1 else None
 

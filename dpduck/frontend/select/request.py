@@ -224,7 +224,7 @@ class Aggregate:
 
     @property
     def is_quantile(self) -> bool:
-        """Tells whether it is a quantile, a minimum or a maximum."""
+        """Tells whether the aggregate is a quantile, a minimum or a maximum."""
         return self.function == "quantile"
 
     @property
@@ -235,15 +235,18 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Treatment:
-    """How answers are planned and post-processed; all of it public.
+    """The planning and post-processing of answers. All parts are public.
 
-    weights: one per grouping set, the vector a of the paper; none for all alike. planning_seconds: for searches.
+    weights: one per grouping set, the vector a of the paper. There are none where all sets weigh the same.
+    planning_seconds: the time for searches.
     strategy_table: a declared public table that holds the strategy's matrix.
-    aggregate_weights: one per aggregate, in the order in which they are first written; none for all alike.
-    quantiles: 'tree', 'choice' for those that are the only one of their column, or 'auto' for what errs less; no part
-        of the digest where a tree, or where none is asked.
-    quantile_intervals: whether chosen quantiles pay for intervals; no part of the digest where they do.
-    evenly: the error of the worst cell is made least, not the sum of all; no part of the digest where it is not.
+    aggregate_weights: one per aggregate, in the order in which they are first written. There are none where all weigh
+        the same.
+    quantiles: 'tree', 'choice' for a quantile that is the only one of its column, or 'auto' for the smaller error. It
+        is no part of the digest for a tree, or where no quantile is asked for.
+    quantile_intervals: whether chosen quantiles pay for intervals. It is no part of the digest where they do.
+    evenly: whether the error of the worst cell is minimized, not the sum of all errors. It is no part of the digest
+        where it is false.
     """
 
     strategy: str = "auto"
@@ -392,13 +395,13 @@ class Request:
         if not question.own:
             del told["own"]
         told["aggregates"] = [_fields(aggregate, "text") for aggregate in question.aggregates]
-        usual = {  # as it was in the versions before there were such fields
+        usual = {  # earlier versions had no such fields, so these values are no part of the digest
             "quantiles": treatment.quantiles == TREE or not any(one.is_quantile for one in question.aggregates),
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
-        if price.target is not None:  # a search may end elsewhere the next time: the statement is what is equal
+        if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal
             for found in ("charge", "stated_epsilon", "stated_delta"):
                 del told[found]
             told["target"] = _fields(price.target, "least")
@@ -406,7 +409,7 @@ class Request:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def with_a_tree(self) -> Request | None:
-        """Returns what the same text asked for while trees were the default; None where that is the same request."""
+        """Returns the request of the same text while trees were the default, None where it is the same request."""
         treatment = self.question.treatment
         written = treatment.quantiles != AUTO or not treatment.quantile_intervals
         if written or not any(one.is_quantile for one in self.question.aggregates):
