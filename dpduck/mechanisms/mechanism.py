@@ -56,19 +56,25 @@ class Tools:
 
 @dataclass(frozen=True)
 class Mechanism(Generic[Q, P, N]):
-    """One way of answering, as functions from a question (Q) to a plan (P), noisy numbers (N) and a released table.
+    """One way to answer a question (Q): functions that lead to a plan (P), noisy numbers (N) and a released table.
 
-    name: for people. serves: whether a question is this mechanism's.
-    plan: from public numbers alone; it may propose any noise, and refuses what it cannot serve. asks: what will leave;
-    trusted code prices it. header: what else is public before anything is counted.
-    measure: the only step with a door. recover: what follows from the noisy numbers; it costs nothing.
-    describe: dp_explain of a question and its plan. unplanned: the same where no plan meets what is asked.
-    columns: names and types of the released table, by which SQL around it is bound before the charge.
-    seconds: a guess of how long what follows planning takes, from public facts alone.
-    errors: how far each aggregate is off, given EXPECT ROWS. advise: what would help most, given the budget as well.
-    warn: tells before the charge what an answer will not show, or why a plan may not be worth its price, given EXPECT
-    ROWS; it refuses an answer that can have no rows, and says nothing where there is nothing to say.
-    options: those that it adds to the clause of a SELECT; Question.own has what a statement says of them.
+    - name: the name for people.
+    - serves: tells whether a question is for this mechanism.
+    - plan: uses public numbers alone. It may propose any noise, and refuses a question that it cannot serve.
+    - asks: the answers that will leave. Trusted code sets their price.
+    - header: the other facts that are public before anything is counted.
+    - measure: the only step with a door.
+    - recover: the results that follow from the noisy numbers. This step costs nothing.
+    - describe: dp_explain of a question and its plan.
+    - unplanned: dp_explain of a question for which no plan meets the request.
+    - columns: names and types of the released table. SQL around the table is bound to these before the charge.
+    - seconds: an estimate of the time that all steps after planning take, from public facts alone.
+    - errors: the error of each aggregate, given EXPECT ROWS.
+    - advise: the changes that would help most, given the budget as well.
+    - warn: a warning before the charge, given EXPECT ROWS. It says which results an answer will not show, or why a plan
+      may not be worth its price. It refuses an answer that can have no rows. It says nothing where there is nothing to
+      say.
+    - options: the options that it adds to the clause of a SELECT. Question.own has their values in a statement.
     """
 
     name: str

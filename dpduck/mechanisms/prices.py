@@ -69,11 +69,13 @@ def priced(
 
 @dataclass(frozen=True)
 class AggregateError:
-    """What is foreseen of one aggregate. rows: of a cell in the finest table; typical, worst: standard errors.
+    """The predicted error of one aggregate. A figure that no public fact tells is None.
 
-    rank: of a quantile of a tree, the standard error of its rank, in rows. by_rows: where the rows of a cell are not
-    known, the standard error times them. None is what nothing public tells: of averages, variances and quantiles the
-    error of the smallest cell.
+    - rows: the rows of a cell in the finest table.
+    - typical, worst: standard errors. For averages, variances and quantiles, no public fact tells the error of the
+      smallest cell.
+    - rank: the standard error of the rank of a tree's quantile, in rows.
+    - by_rows: the standard error times the rows of a cell, where these rows are not known.
     """
 
     text: str
@@ -100,7 +102,7 @@ def errors_listing(lines: Sequence[AggregateError]) -> str:
 
 
 def _note(one: AggregateError) -> str | None:
-    """Says what an error depends on, where a figure is missing: in words, or as a number over a cell's n rows."""
+    """Says how an error depends on a cell's rows where a figure is missing: in words, or as a number over n rows."""
     if one.worst is not None:
         return None
     if one.typical is None:
@@ -120,7 +122,7 @@ def _short(number: float | None) -> float | None:
 
 
 def worst_of(lines: Sequence[AggregateError]) -> float | None:
-    """Returns the largest error that is foreseen, of even cells where nothing says more; None where none is."""
+    """Returns the largest predicted error, or None. Where no worst error is known, the error of even cells counts."""
     foreseen = [one.typical if one.worst is None else one.worst for one in lines]
     return max((error for error in foreseen if error is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""Numbers of a unit's rows as averages, sums and quantiles take them: MAX ROWS is their bound where none is written."""
+"""Numbers of a unit's rows, as averages, sums and quantiles take them. MAX ROWS is the bound where none is written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dpduck.frontend.text.names import quote_identifier
 
 
 def bounded_counts(request: Request) -> str:
-    """Says which aggregates take a larger number of a unit's rows for their bound, and what to write; else nothing.
+    """Says which aggregates take their bound for a larger number of a unit's rows, and the remedy. Else says nothing.
 
-    A subquery counts all rows of a unit, more than MAX ROWS too: the bounds of an aggregate alone cut the number.
+    A subquery counts all rows of a unit, also more than MAX ROWS. Only the bounds of an aggregate cut the number.
     """
     said = []
     for one in request.question.aggregates:
@@ -31,7 +31,7 @@ def bounded_counts(request: Request) -> str:
 
 
 def _counted(source: Source | None) -> Iterator[str]:
-    """Yields SQL of the columns that are numbers of a unit's rows."""
+    """Yields the SQL of the columns that hold numbers of a unit's rows."""
     if source is None:
         return
     if isinstance(source.first, Units):

@@ -1,9 +1,11 @@
-"""What noisy quantiles say of a column: the share of units on each side of an edge, and what lies beyond a bound.
+"""The distribution of a column by noisy quantiles: the share of units on each side of an edge, and sums beyond a bound.
 
-A quantile is a place between public edges. Quantiles at many fractions, of one noisy tree, are a distribution
-function: the share of the units below each edge, with one standard error for all of them. A bound leaves out what
-lies beyond it. Where the share beyond stands out of the noise it is added up. Further out it is continued: as the
-last shares that stand out fall, and no thinner than the noise allows.
+A quantile is a place between public edges. Quantiles at many fractions, of one noisy tree, are a distribution function.
+It tells the share of the units below each edge, with one standard error for all edges.
+
+A bound leaves out the values beyond it. Where the share beyond the bound stands out of the noise, these values are
+added up. Further out, the shares continue the fall of the last shares that stand out. They are no thinner than the
+noise allows.
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ ONE_SIDE = 1.645
 """Standard errors above an estimate that noise exceeds once in 20 times."""
 
 FLATTEST = 1.05
-"""Exponent of a tail. Where shares fall more slowly the values beyond have no sum that a bound could be told of."""
+"""The least exponent of a tail. If shares fall more slowly, no bound on the sum of the values beyond can be told."""
 
 RESOLUTION = 0.00025
 """Half of the smallest share that quantiles tell of."""
 
 NEXT = 4
-"""Times the last edge with a share that stands out: how fast shares fall is looked at up to there."""
+"""The fall of shares is measured up to this multiple of the last edge with a share that stands out."""
 
 STEP = 1 / 40
-"""From one fraction to the next, but near the ends."""
+"""The step from one fraction to the next, except near the ends."""
 
 _ENDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02)
 FRACTIONS = tuple(sorted({*_ENDS, *(part * STEP for part in range(1, 40)), *(round(1 - end, 4) for end in _ENDS)}))
-"""Of the quantiles that are asked: close together at both ends."""
+"""The fractions of the quantiles that are asked. They lie close together at both ends."""
 
 
 def shares_up_to(places: Sequence[float | None], number: int) -> list[float]:
@@ -55,8 +57,9 @@ def shares_up_to(places: Sequence[float | None], number: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What lies beyond a bound, added up over the units and divided by their number: the likely amount and the most
-    that noise allows.
+    """The amount beyond a bound: the sum over the units, divided by their number.
+
+    likely: the likely amount. most: the largest amount that noise allows.
     """
 
     likely: float
@@ -65,10 +68,11 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Tail:
-    """Values that grow: edges increase from 0, or from the smallest value that there can be.
+    """Values that grow: the edges increase from 0, or from the smallest possible value.
 
-    at_least: the share of the units with a value at or above each edge. error: its standard error. whole: of whole
-    numbers.
+    - at_least: the share of the units with a value at or above each edge.
+    - error: the standard error of such a share.
+    - whole: whether the values are whole numbers.
     """
 
     edges: tuple[float, ...]
@@ -78,20 +82,20 @@ class Tail:
 
     @cached_property
     def last(self) -> int:
-        """Returns the number of the last edge with a share that stands out of the noise; -1 where none does."""
+        """Returns the number of the last edge with a share that stands out of the noise, or -1."""
         seen = [place for place, share in enumerate(self.at_least) if share > STANDS_OUT * self.error]
         return max(seen, default=-1)
 
     def at_most(self, place: int) -> float:
-        """Returns a share that the share at or above an edge does not exceed in 19 of 20 cases."""
+        """Returns an upper bound on the share at or above an edge, which holds in 19 of 20 cases."""
         return min(max(self.at_least[place], 0.0) + ONE_SIDE * self.error + RESOLUTION, 1.0)
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
-        """Returns how fast shares fall at the end of those that stand out, as a power of the value, and a slope that
-        they hardly fall below.
+        """Returns the exponent with which the last shares that stand out fall, and a probable lower bound for it.
 
-        They fall from an earlier edge to the last one, and from the last one to the first without a share.
+        Shares fall as a power of the value. They fall from an earlier edge to the last one, and from the last one to
+        the first edge without a share.
         """
         last = self.last
         if last < 0 or self.edges[last] <= 0:
@@ -116,7 +120,7 @@ class Tail:
         return max(likely), max(least)
 
     def within(self, low: int, high: int) -> float:
-        """Returns what lies between two edges, added up: the shares at or above all values between them."""
+        """Returns the sum between two edges: the shares at or above all values in between, added up."""
         total = 0.0
         for place in range(low, high):
             width = self.edges[place + 1] - self.edges[place]
@@ -125,7 +129,7 @@ class Tail:
         return total
 
     def beyond(self, place: int) -> Beyond | None:
-        """Returns what lies beyond an edge; None where the last shares do not tell."""
+        """Returns the amount beyond an edge, or None where the last shares do not tell."""
         last, slopes = self.last, self.exponent
         if slopes is None or slopes[1] <= FLATTEST or last + 1 >= len(self.edges):
             return None
@@ -142,7 +146,7 @@ class Tail:
         return Beyond(likely, max(most, likely))
 
     def body(self) -> float:
-        """Returns what lies below the end of the values that stand out, added up."""
+        """Returns the sum below the end of the values that stand out."""
         last = self.last
         if last < 0 or last + 1 >= len(self.edges):
             return 0.0

@@ -183,7 +183,7 @@ class OwnerDesk:
         return policy
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
-        """Returns the privacy unit that a clause says; a refusal points at the clause."""
+        """Returns the privacy unit that a clause says. A refusal points at the clause."""
         try:
             return self._unit_of(table, clause, columns)
         except Refusal as error:

@@ -1,7 +1,7 @@
-"""What a private draft asks, as ordinary statements of dp().
+"""The questions of a private draft, as ordinary statements of dp().
 
-Nothing here sees a row, computes a price or draws noise: every fact is a statement that goes through the door as an
-analyst's would, quantiles and keys by a threshold.
+No code here sees a row, computes a price or draws noise. Every fact is a statement that goes through the door as an
+analyst's would. The statements ask for quantiles, and for keys by a threshold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SMALLEST = -1
 CODES = range(-9, 101)
 CALENDAR = range(1950, 2041)
 BLANKS = (999, 9_999, 99_999)
-"""Whole numbers that have a place each: codes, ages and hours; years; and what often stands for no answer."""
+"""Whole numbers with a place each: codes, ages and hours, then years, then numbers that often stand for no answer."""
 
 YEARS = range(1900, 2051)
 
@@ -37,23 +37,23 @@ NICE = tuple(
         {*range(1, 21), 25, *(digit * 10**power for power in (1, 2, 3) for digit in (1, 2, 3, 4, 5, 6, 8, 12, 15, 25))}
     )
 )
-"""What MAX ROWS may be suggested as."""
+"""The numbers that may be suggested for MAX ROWS."""
 
 UNIT_WEIGHT = 20
-"""The weight of the number of units beside one quantile of their rows."""
+"""The weight of the number of units, relative to one quantile of their rows."""
 
 DROPPED = 0.01
-"""Part of the rows that MAX ROWS may leave out, and of a sum that a clamp may, as far as noise can tell."""
+"""The share of rows that MAX ROWS may leave out, or of a sum that a clamp may, as far as noise can tell."""
 
 MOST_DROPPED = 0.25
-"""Part of a sum that a clamp may leave out in the worst case that noise allows: beyond it the owner decides."""
+"""The share of a sum that a clamp may leave out in the worst case of the noise. Above this share the owner decides."""
 
 FARTHEST = 10
-"""A bound is suggested up to so many times the end of the values that stand out."""
+"""The largest bound that is suggested, as a multiple of the end of the values that stand out."""
 
 MOST_CODES = 25
 MOST_OTHERS = 0.1
-"""Part of the units with another value than those that a list of whole numbers has."""
+"""The largest share of the units with a value outside of a list of whole numbers."""
 
 MOST_BINS = 25
 MOST_YEARS = 60
@@ -106,7 +106,7 @@ def _kind(column: Column, policy: Policy) -> str:
 
 
 def _is_declared(column: Column, policy: Policy) -> bool:
-    """Tells whether the policy in force says something of a column: nobody needs to pay for what is public."""
+    """Tells whether the policy in force says something of a column. Nobody needs to pay for a public fact."""
     return policy.domain(column.name) is not None or policy.clamp(column.name) is not None
 
 
@@ -171,7 +171,7 @@ def _of_unit(policy: Policy, price: str, home: Home) -> str:
 def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
     """Returns the place of a value: 0 for NULL, 1 below the grid, then one more from each number of the grid on.
 
-    Whole numbers, and years, that follow each other are counted, so that the text stays short.
+    Consecutive whole numbers and consecutive years are counted. This keeps the text short.
     """
     name, temporal = quote_identifier(column.name), column.type_name in TEMPORAL
 

@@ -1,6 +1,6 @@
-"""What a private draft suggests: a function of noisy answers that were paid for, and of nothing else.
+"""The suggestions of a private draft: a function of noisy answers that were paid for, and of nothing else.
 
-Each suggestion says what it leaves out, and the most that noise allows. What the noise hides stays a TODO.
+Each suggestion says how much it leaves out, and the most that noise allows. A value that the noise hides stays a TODO.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpduck.owner.private_draft import (
 )
 
 ONE_PLACE = 0.8
-"""The standard error of the share of one place, in that of a share at or above one."""
+"""The standard error of the share of one place, relative to that of a share at or above an edge."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Answered:
 
 
 def _numbers(value: object) -> list[float | None]:
-    """Returns the numbers of a list, None for NULL."""
+    """Returns the numbers of a list, with None for NULL."""
     listed = value if isinstance(value, (list, tuple)) else []
     return [float(one) if isinstance(one, (int, float)) else None for one in listed]
 
@@ -57,10 +57,11 @@ def _numbers(value: object) -> list[float | None]:
 
 @dataclass(frozen=True)
 class UnitFacts:
-    """How many units and rows there are, and MAX ROWS with the share of the rows that it leaves out.
+    """The numbers of units and rows, and MAX ROWS with the share of the rows that it leaves out.
 
-    most_rows: None where the noise hides it. error: the standard error of `units`. rows: None where a tail that noise
-    hides may hold a third of them.
+    - error: the standard error of `units`.
+    - most_rows: None where the noise hides it.
+    - rows: None where noise hides a tail that may hold a third of the rows.
     """
 
     units: float
@@ -94,7 +95,7 @@ def unit_facts(policy: Policy, answer: tuple[object, ...], rank: float | None) -
 
 
 def _cut(tail: Tail, place: int, mean: float) -> Beyond | None:
-    """Returns the share of the rows that lie beyond so many of a unit: the first of them is at the edge itself."""
+    """Returns the share of the rows beyond so many rows of a unit. The first row beyond is at the edge itself."""
     beyond = tail.beyond(place)
     if beyond is None:
         return None
@@ -115,8 +116,12 @@ def _number(value: object) -> float:
 class Seen:
     """Noisy shares of the units that have a value.
 
-    edges: the grid. below: the share below each edge. error: its standard error. blank: the share of all units without
-    a value. units: those with one. whole: of whole numbers.
+    - edges: the grid.
+    - below: the share below each edge.
+    - error: the standard error of such a share.
+    - blank: the share of all units without a value.
+    - units: the number of units with a value.
+    - whole: whether the values are whole numbers.
     """
 
     edges: tuple[Fraction, ...]
@@ -128,9 +133,9 @@ class Seen:
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Returns the edge below which nothing stands out of the noise, and the last one with a share that does.
+        """Returns the edge below which nothing stands out of the noise, and the last edge with a share that does.
 
-        None where nothing stands out, or what does lies beyond the grid.
+        It is None where nothing stands out, or where a share that does lies beyond the grid.
         """
         least = STANDS_OUT * self.error
         low = max((place for place, share in enumerate(self.below) if share <= least), default=-1)
@@ -147,7 +152,7 @@ class Seen:
         return self.below[place + 1] - self.below[place]
 
     def tail(self, *, downwards: bool) -> Tail:
-        """Returns the values from 0 on, upwards or downwards."""
+        """Returns the tail of the values from 0 on, upwards or downwards."""
         if downwards:
             places = [place for place in range(len(self.edges) - 1, -1, -1) if self.edges[place] <= 0]
             shares = tuple(self.below[place] for place in places)
@@ -157,7 +162,7 @@ class Seen:
         return Tail(tuple(float(self.edges[place]) for place in places), shares, self.error, self.whole)
 
     def without(self, place: int) -> Seen:
-        """Returns the shares of the values that do not lie between this edge and the next."""
+        """Returns the shares without the values between this edge and the next."""
         share = self.share(place)
         kept = 1 - share
         below = tuple((part - (share if other > place else 0.0)) / kept for other, part in enumerate(self.below))
@@ -167,7 +172,7 @@ class Seen:
 
 
 def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, rank: float | None) -> Seen | None:
-    """Returns the shares of a column; None where too few units have a value."""
+    """Returns the shares of a column, or None where too few units have a value."""
     known = shares_up_to(_numbers(answer[0]), len(question.grid) + 2)
     blank, error = known[0], (rank or 0.0) / units
     present = 1 - blank
@@ -179,7 +184,7 @@ def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, ra
 
 
 def no_answer(shares: Seen) -> int | None:
-    """Returns the place of a whole number that often stands for no answer, where many have it and few a neighbour."""
+    """Returns the place of a whole number that often stands for no answer. Many units have it, few have a neighbour."""
     if not shares.whole:
         return None
     for place, edge in enumerate(shares.edges[:-1]):
@@ -190,8 +195,10 @@ def no_answer(shares: Seen) -> int | None:
 
 
 def codes_of(shares: Seen) -> tuple[tuple[int, ...], Beyond] | None:
-    """Returns a few whole numbers, and the share of the other values: all from the first to the last, or those that
-    stand out. None where there are many, or the noise hides too many others.
+    """Returns a few whole numbers, and the share of the other values.
+
+    The numbers are all from the first to the last, or those that stand out. The result is None where there are many, or
+    where the noise hides too many others.
     """
     ends = shares.ends
     if ends is None or not shares.whole:
@@ -211,7 +218,7 @@ def codes_of(shares: Seen) -> tuple[tuple[int, ...], Beyond] | None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of a clamp, with the share of the sum that it leaves out, and the most units that may lie beyond."""
+    """The bounds of a clamp, with the share of the sum that they leave out, and the most units that may lie beyond."""
 
     low: Fraction
     high: Fraction
@@ -220,7 +227,7 @@ class Bounds:
 
 
 def clamp_of(shares: Seen) -> Bounds | None:
-    """Returns bounds that leave out about a hundredth of the sum at most; None where the noise hides what they do."""
+    """Returns bounds that leave out about a hundredth of the sum at most, or None where noise hides their effect."""
     ends, up, down = shares.ends, shares.tail(downwards=False), shares.tail(downwards=True)
     body = up.body() + down.body()
     if ends is None or body <= 0:
@@ -246,9 +253,10 @@ def clamp_of(shares: Seen) -> Bounds | None:
 
 
 def _bound(tail: Tail, body: float) -> tuple[float, Beyond, float] | None:
-    """Returns a round number of which little lies beyond, in one direction, with what does, and the most units there.
+    """Returns a round number in one direction, the little amount beyond it, and the most units there.
 
-    0 where none stand out in this direction. body: what lies within, in both directions.
+    The number is 0 where no values stand out in this direction.
+    body: the amount within, in both directions.
     """
     last = tail.last
     if last < 0:
@@ -269,7 +277,7 @@ def _bound(tail: Tail, body: float) -> tuple[float, Beyond, float] | None:
 
 
 def _is_round(number: Fraction) -> bool:
-    """Tells whether a number has one digit, or is 12, 15 or 25 of a power of ten."""
+    """Tells whether a number has one digit, or is 12, 15 or 25 times a power of ten."""
     if number == 0:
         return True
     digits = abs(number) / Fraction(10) ** floor(log10(float(abs(number))) + 1e-9)
@@ -277,7 +285,7 @@ def _is_round(number: Fraction) -> bool:
 
 
 def range_of(low: Fraction, high: Fraction, whole: bool) -> tuple[Fraction, Fraction, Fraction]:
-    """Returns a round step of at most MOST_BINS bins, and bounds around these that are multiples of it.
+    """Returns bounds around these that are multiples of a round step, and the step. They make at most MOST_BINS bins.
 
     >>> [str(part) for part in range_of(Fraction(17), Fraction(91), True)]
     ['15', '95', '5']
@@ -323,7 +331,7 @@ def suggested(
 
 
 def _of_units(policy: Policy, facts: UnitFacts, home: Home) -> tuple[str, str]:
-    """Returns a remark about units, and PRIVACY UNIT."""
+    """Returns a remark about units, and the PRIVACY UNIT clause."""
     if policy.unit.column is None:
         return "as it was declared; no person may have two rows.", unit_text(policy, home)
     known = f"as it was declared. There are about {_round(facts.units)} units, give or take {_round(2 * facts.error)}."
@@ -384,7 +392,7 @@ def _about(one: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
 
 
 def _of_texts(column: Column, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
-    """Returns DOMAIN of the texts that were published, all others under one label."""
+    """Returns a remark, and a DOMAIN of the texts that were published. All other texts have one label."""
     texts = [str(row[0]) for row in rows if row[0] is not None][:MOST_KEYS]
     if not texts:
         return "no text stands out of the noise at this price.", ()
@@ -406,7 +414,10 @@ def _of_dates(column: Column, shares: Seen, ends: tuple[int, int], null: str) ->
 
 
 def of_numbers(column: Column, shares: Seen, ends: tuple[int, int], null: str) -> tuple[list[str], list[str]]:
-    """Returns remarks and items about a column of numbers: IN for a few whole numbers, else a RANGE; CLAMP."""
+    """Returns remarks and items about a column of numbers: a DOMAIN and a CLAMP.
+
+    The DOMAIN is IN for a few whole numbers, else a RANGE.
+    """
     name, found = name_text(column.name), codes_of(shares)
     low, high = shares.edges[ends[0]], shares.edges[ends[1] + 1]
     if found is not None:
@@ -438,12 +449,12 @@ def of_numbers(column: Column, shares: Seen, ends: tuple[int, int], null: str) -
 
 
 def _left_text(left: Beyond) -> str:
-    """Returns a share, and the most that noise allows."""
+    """Returns a share as text, with the most that noise allows."""
     return f"about {_percent(left.likely)}, at most {_percent(left.most)}"
 
 
 def _sentences(parts: Sequence[str]) -> str:
-    """Returns one text, which goes on after a column's name.
+    """Returns the parts as one text, which goes on after a column's name.
 
     >>> _sentences(["few whole numbers.", "about half are 2."])
     'few whole numbers. About half are 2.'
@@ -452,7 +463,7 @@ def _sentences(parts: Sequence[str]) -> str:
 
 
 def _percent(share: float) -> str:
-    """Returns two digits at most.
+    """Returns a share as a percentage, with two digits at most.
 
     >>> _percent(0.00012), _percent(0.0123), _percent(0.256), _percent(1.0)
     ('0.1 %', '1.2 %', '26 %', '100 %')

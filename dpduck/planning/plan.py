@@ -249,11 +249,12 @@ def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
 
 
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Returns summed recovery weight s_T of all coefficients with support T, for each set of the lattice.
+    """Returns the summed recovery weight s_T of all coefficients with support T, for each set T of the lattice.
 
-    cell_weights: summed weight of the valid cells of each set's marginal, 0 where it is not asked.
-    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)),
-    so each coefficient has weight sum over B containing T of cell_weights(B) / m_B^2; T has prod (m_i - 1) of them.
+    cell_weights: the summed weight of the valid cells of each set's marginal, 0 where it is not asked.
+    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)).
+    So each coefficient has a weight: the sum of cell_weights(B) / m_B^2 over the sets B that contain T. The number of
+    coefficients with support T is prod (m_i - 1).
     """
     codes = np.array([padded(size) for size in lattice.sizes], dtype=np.float64)
     each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))

@@ -1,7 +1,7 @@
-"""Pictures of a view's answers, in Vega-Lite: each says what the table of the view says, or there is none.
+"""Pictures of a view's answers, in Vega-Lite. Each picture says the same as the table of the view, or there is none.
 
-A mark stands for one row. Where two rows would stand in one place, as where a key is not among the columns, there is no
-picture: marks of counts would be stacked, and those of averages added up.
+A mark stands for one row. There is no picture where two rows would stand in one place, as where a key is not among the
+columns. Marks of counts would be stacked there, and marks of averages would be added up.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from dpduck.values.column_notes import (
 
 MOST_BARS, MOST_POINTS, MOST_TILES = 60, 5_000, 3_600
 ERRORS_SHOWN = 2
-"""Bars of error are so many standard errors long to each side: 19 of 20 answers are that near, 94 of 100 or more."""
+"""The length of an error bar to each side, in standard errors. 19 of 20 answers are that near, 94 of 100 or more."""
 
 LONGEST_LABEL = 24
-"""Letters of a label, which is never cut by the picture."""
+"""The largest number of letters of a label. The picture never cuts a label."""
 
 Rows = Sequence[Mapping[str, Any]]
 Drawn = tuple[Mapping[str, Any], str]
@@ -45,7 +45,10 @@ _NO_TOTAL = (Nulls.VALUE, Nulls.OTHERS, Nulls.NONE)
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column that tells groups apart. values, nulls: what its values are, and NULL; None where nobody knows."""
+    """A column that tells groups apart.
+
+    values: the kind of its values. nulls: the meaning of its NULL. Both are None where nobody knows.
+    """
 
     name: str
     values: Values | None = None
@@ -54,10 +57,11 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of a view by what they are.
+    """The columns of a view, by their roles.
 
-    keys: those that tell groups apart. answers: each with its standard error's column, if it has one.
-    level: a column that is 0 in rows that are no total, if there is one.
+    - keys: the columns that tell groups apart.
+    - answers: each with the column of its standard error, if it has one.
+    - level: a column that is 0 in rows that are no total, if there is one.
     """
 
     keys: tuple[KeyColumn, ...]
@@ -71,9 +75,11 @@ class Shape:
 
 
 def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns. columns: name, type and comment of each.
+    """Tells keys from answers by the comments on a view's columns.
 
-    A view of an earlier version has no comment on a key with another name: where there may be one, it has no keys here.
+    columns: the name, type and comment of each column.
+    A view of an earlier version has no comment on a key with another name. Where there may be such a key, the shape has
+    no keys.
     """
     comments = {name: comment for name, _, comment in columns}
     keys = tuple(_key(name, comment) for name, comment in comments.items() if comment.startswith(KEYS))
@@ -116,9 +122,9 @@ def is_number(type_name: str) -> bool:
 
 
 def chart(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> Drawn | None:
-    """Returns a picture of one answer, in Vega-Lite, and what it shows in words; None where no picture would help.
+    """Returns a picture of one answer, in Vega-Lite, with its content in words. It is None where no picture would help.
 
-    Of a cube, the cells of all keys together. One key: bars, or a line over bins and days. Two: tiles.
+    A cube shows the cells of all keys together. One key makes bars, or a line over bins and days. Two keys make tiles.
     """
     name, stderr = answer
     cells, without = _cells(shape, rows)
@@ -140,8 +146,9 @@ def chart(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> Drawn | N
 
 
 def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
-    """Returns the rows of all keys together, and words for those that are left out: totals, and NULL where it may be
-    one.
+    """Returns the rows of all keys together, and words for the rows that are left out.
+
+    Those are the totals, and NULL where it may be a total.
     """
     if shape.level is not None:
         left = [row for row in rows if row[shape.level] == 0]
@@ -162,7 +169,7 @@ def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
 def _is_ordered(key: KeyColumn, cells: Rows) -> bool:
     """Tells whether a line may join the values: days, bins, and whole numbers that are too many for bars.
 
-    Codes and years are whole numbers too, and have bars; so have numbers that nobody knows to be bins.
+    Codes and years are whole numbers too, and have bars. Numbers that nobody knows to be bins have bars as well.
     """
     values = {row[key.name] for row in cells} - {None}
     if len(values) < 2 or any(isinstance(value, bool) for value in values):
@@ -174,7 +181,7 @@ def _is_ordered(key: KeyColumn, cells: Rows) -> bool:
 
 
 def _labels(key: KeyColumn, cells: Rows) -> dict[Any, str]:
-    """Returns what stands at the axis for each value, in their order, NULL last."""
+    """Returns the label at the axis for each value, in their order, with NULL last."""
     values = list(dict.fromkeys(row[key.name] for row in cells))
     with suppress(TypeError):  # values that cannot be compared stay as they came
         values.sort(key=lambda value: (value is None, 0 if value is None else value))
@@ -183,19 +190,19 @@ def _labels(key: KeyColumn, cells: Rows) -> dict[Any, str]:
 
 
 def _label(value: Any) -> str:
-    """Returns a value as a short text: of a long one its ends, since long ones often begin alike."""
+    """Returns a value as a short text. A long text keeps both ends, since long ones often begin alike."""
     text = f"{value:.15g}" if isinstance(value, float) else str(value)
     return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 10]}..{text[-8:]}"
 
 
 def _number(value: Any) -> float | None:
-    """Returns a number that has a place in a picture; None for NULL, NaN and infinities."""
+    """Returns a number that has a place in a picture, or None for NULL, NaN and infinities."""
     return None if value is None or not isfinite(value) else float(value)
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Rows as marks. errors: how many have standard errors. gap: whether some have no value."""
+    """Rows as marks. errors: the number of rows with standard errors. gap: whether some rows have no value."""
 
     rows: list[dict[str, Any]]
     errors: int
@@ -252,7 +259,7 @@ def _line(key: str, name: str, stderr: str | None, cells: Rows, without: Sequenc
 
 
 def _day(value: date) -> str:
-    """Returns a day or a moment as everybody reads it, wherever they are."""
+    """Returns a day or a time as a text that everybody reads alike, wherever they are."""
     return f"{value.isoformat()}Z" if isinstance(value, datetime) and value.tzinfo is None else value.isoformat()
 
 
@@ -261,7 +268,7 @@ def _with(field: str) -> list[dict[str, str]]:
 
 
 def _rules(place: Mapping[str, Any], name: str, along: str) -> dict[str, Any]:
-    """Returns bars of error across a place."""
+    """Returns error bars across a place."""
     across = "y" if along == "x" else "x"
     ends = {along: {"field": "low", "type": "quantitative", "title": name}, f"{along}2": {"field": "high"}}
     mark = {"type": "rule", "color": "currentColor", "size": 2}
@@ -271,7 +278,7 @@ def _rules(place: Mapping[str, Any], name: str, along: str) -> dict[str, Any]:
 def _with_errors(
     points: _Points, marks: list[dict[str, Any]], errors: dict[str, Any], said: str, without: Sequence[str]
 ) -> Drawn:
-    """Returns the picture with its errors, where it has some: a band below the line, bars of error over bars."""
+    """Returns the picture with its errors, if it has some: a band below the line, or error bars over bars."""
     said += f", without {' and '.join(without)}" if without else ""
     if not points.errors:
         return spec_of(points.rows, marks, said), f"{said}; the view has no standard errors of it"

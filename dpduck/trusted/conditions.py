@@ -1,12 +1,12 @@
-"""Conditions on private rows, written so that DuckDB evaluates them on rows and hands none to a scan.
+"""Conditions on private rows, in a form that DuckDB evaluates on rows and hands to no scan.
 
-A scan leaves out parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. Whether your row is
-counted would then depend on other people's rows, and on every defect of that code. In DuckDB 1.5 a part of NULLs alone
-was left out by `score = 1 OR score IS DISTINCT FROM 0`, which each of its rows meets.
+A scan leaves out parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. Other people's rows
+would then decide whether your row is counted. So would every defect of that code. For `score = 1 OR score IS DISTINCT
+FROM 0`, DuckDB 1.5 left out a part of NULLs alone. Each of its rows meets that condition.
 
 So each condition is OR-ed with a volatile comparison that is never true. For all that an optimizer may assume, every
-row could meet the whole, so that no statistics can leave out a row, and DuckDB hands no volatile expression to a scan.
-The comparison is one constant a batch of rows. `tests/trusted/rows/test_no_scan_filters.py` reads the plans.
+row could meet the whole. So no statistics can leave out a row. DuckDB also hands no volatile expression to a scan. The
+comparison is one constant for a batch of rows. `tests/trusted/rows/test_no_scan_filters.py` reads the plans.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEVER = "current_transaction_id() < 0"
 
 
 def beyond_scans(condition: str) -> str:
-    """Writes a condition that no scan is given.
+    """Writes a condition in a form that DuckDB gives to no scan.
 
     >>> beyond_scans('"t"."age" > 17')
     '("t"."age" > 17 OR current_transaction_id() < 0)'
@@ -27,7 +27,7 @@ def beyond_scans(condition: str) -> str:
 
 
 def where_sql(conditions: Iterable[str]) -> str:
-    """Writes WHERE with all of the conditions, beyond scans; nothing where there is none.
+    """Writes WHERE with all conditions, beyond scans, or nothing where there are none.
 
     >>> where_sql(["a", "b"])
     ' WHERE ((a) OR current_transaction_id() < 0) AND ((b) OR current_transaction_id() < 0)'

@@ -1,7 +1,8 @@
-"""Comments on the columns of a private view: what each column is, for who reads the view and for its pictures.
+"""Comments on the columns of a private view. They tell readers of the view, and its pictures, the role of each column.
 
-They are written where a view is made (mechanisms/answers_sql.py), and read where it is drawn (publish/pictures.py).
-A `{}` stands for the guarantee. Views of earlier versions say no more of a key than that it is one.
+Comments are written where a view is made (mechanisms/answers_sql.py). They are read where it is drawn
+(publish/pictures.py). A `{}` stands for the guarantee. Views of earlier versions say no more of a key than that it is
+one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from enum import StrEnum
 KEY = "a key, whose values are public"
 SELECTED = "a selected value, {}"
 KEYS = ("a key", "a selected value")
-"""How the comment on a column begins that groups are told apart by."""
+"""The first words of the comment on a column that tells groups apart."""
 
 OF_KEYS = "computed from keys, whose values are public"
 CONSTANT = "the same in every row"
@@ -27,7 +28,7 @@ STDERR = f"{COMPUTED}{ERROR_OF}"
 
 
 class Values(StrEnum):
-    """What the values of a key are."""
+    """The kinds of values that a key can have."""
 
     LISTED = "one of a list"
     WHOLE = "a whole number"
@@ -38,7 +39,7 @@ class Values(StrEnum):
 
 
 class Nulls(StrEnum):
-    """What NULL in a key means."""
+    """The meanings that NULL in a key can have."""
 
     NONE = ""
     VALUE = "NULL is one of them"

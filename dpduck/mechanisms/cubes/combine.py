@@ -40,7 +40,7 @@ from dpduck.values.errors import Refusal
 
 Weights = dict[tuple[int, ...], FloatArray]
 MOST_LISTED = 8
-"""Grouping sets that a refusal lists."""
+"""The largest number of grouping sets that a refusal lists."""
 
 _NULL_TESTS = (exp.Coalesce, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nvl2)
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
@@ -145,9 +145,10 @@ def _evaluated(
 
 @dataclass(frozen=True)
 class _Weight:
-    """A weight as SQL, and the key columns that it names, by position.
+    """A weight as SQL, with the positions of the key columns that it names.
 
-    tested: the ones that it compares with NULL. chosen: whether it says itself which grouping sets it is about.
+    tested: the key columns that the weight compares with NULL.
+    chosen: whether the weight says itself for which grouping sets it is meant.
     """
 
     sql: str
@@ -184,7 +185,7 @@ def _checked_weight(text: str, keys: Sequence[str]) -> _Weight:
 
 
 def _is_tested(column: exp.Column) -> bool:
-    """Tells whether a column is compared with NULL, which a column that is rolled up is."""
+    """Tells whether a column is compared with NULL. A column that is rolled up is NULL."""
     node: exp.Expr | None = column
     while node is not None:
         if isinstance(node, _NULL_TESTS) or (isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)):
@@ -206,10 +207,10 @@ def _bit(ids: NDArray[np.int64], place: int) -> NDArray[np.bool_]:
 def _meant(
     weights: Weights, weight: _Weight, keys: Sequence[str], with_null: frozenset[int], covariances: Covariances
 ) -> Weights:
-    """Returns the weights of the grouping sets that an expression is about; those of all others are 0.
+    """Returns the weights of the grouping sets that an expression is meant for. All other sets have weights of 0.
 
-    It is about the set of the columns that it names. A column that it compares with NULL may be rolled up. Where there
-    is no such set, a set with more columns has the same sum.
+    The expression is meant for the grouping set of exactly the columns that it names. A column that it compares with
+    NULL may be rolled up. Where no such set exists, a set with more columns has the same sum.
     """
     if weight.chosen or len(weights) == 1:
         return weights
@@ -241,7 +242,10 @@ def _unclear(what: str, sets: Sequence[frozenset[int]], keys: Sequence[str]) -> 
 def _run(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], answer: str, weights: Sequence[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Returns columns set, id, code_0.., null_0.., value_0 (the answer), value_1.. (the weights) of every cell."""
+    """Returns the columns set, id, code_0.., null_0.. and value_0.. of every cell.
+
+    value_0 is the answer. The values from value_1 on are the weights.
+    """
     named = ", ".join([*map(quote_identifier, keys), GROUPING_ID])
     codes = [
         f"dense_rank() OVER (PARTITION BY {GROUPING_SET} ORDER BY {name} NULLS FIRST) - 1 AS code_{number}"

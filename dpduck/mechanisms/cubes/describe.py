@@ -118,9 +118,10 @@ def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table:
 
 
 def _quantile_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
-    """Returns the same of a quantile, at least that of a bucket: where in one it lies is not known.
+    """Returns the standard error of a quantile, at least that of a bucket: the place in a bucket is not known.
 
-    A quantile lies between two rows. An end has the distance of the value that is taken for it, and its rank's noise.
+    A quantile lies between two rows. The error of a minimum or maximum has two parts. One is the distance of the value
+    that is taken for it. The other is the noise of its rank.
     """
     buckets = tree_buckets(found.request.question, measured.measure)
     width, least = float(buckets.width * buckets.count), float(buckets.width) / sqrt(12)
@@ -149,12 +150,15 @@ def _by_rows(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: Floa
     return more if abs(more - some) <= ONE_FIGURE * more else None
 
 
-# What would make errors least, beside the rows of a cell, of every aggregate.
+# The changes that reduce the errors of all aggregates most, relative to the rows of a cell.
 
 
 @dataclass(frozen=True)
 class Help:
-    """A change of statement or policy, and how many times less each aggregate then errs at least, beside its rows."""
+    """A change of the statement or the policy, with the factor by which every aggregate errs less at least.
+
+    The errors are relative to the rows of a cell.
+    """
 
     change: str
     times: float
@@ -178,9 +182,9 @@ def helps(found: CubePlan, same_cost: Fraction | None, expect_rows: int | None) 
 
 
 def _figures(found: CubePlan, expect_rows: int | None) -> list[float | None]:
-    """Returns for each aggregate what dp_errors says of it, beside the rows of a cell; None where that says nothing.
+    """Returns the error in dp_errors of each aggregate, relative to the rows of a cell. None stands for no figure.
 
-    An average or a quantile errs less as well, the more rows a cell has: its error is that figure already.
+    An average or a quantile also errs less if a cell has more rows. Its error is this figure already.
     """
     question, figures = found.request.question, list[float | None]()
     for line, use in zip(_lines(found, expect_rows), found.uses, strict=True):
@@ -196,7 +200,7 @@ def _figures(found: CubePlan, expect_rows: int | None) -> list[float | None]:
 
 
 def _changed(found: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
-    """Changes of the statement with the plan that each leads to, as long as planning them is quick."""
+    """Yields changes of the statement, each with the plan that it leads to, if the planning is quick."""
     took = sum(one.plan.planning_seconds for one in found.measures)
     if took > MOST_SECONDS / 2:
         return
@@ -285,7 +289,7 @@ def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | Non
 
 
 def _short(figure: float) -> str:
-    """Writes two digits, and no exponent where there are few."""
+    """Writes a number with two digits, and without an exponent if few digits are enough."""
     return f"{float(f'{figure:.2g}'):g}"
 
 
@@ -364,7 +368,7 @@ def _note(found: CubePlan, plan: AnyPlan) -> str:
 
 
 def _hint(found: CubePlan) -> str:
-    """Hints at what would make a quantile err less: the mechanism that is predicted to, or no price for intervals."""
+    """Hints at a smaller error of a quantile: by the mechanism that is predicted to err less, or without intervals."""
     treatment, hints = found.request.question.treatment, ""
     chosen = any(one.choices for one in found.measures)
     if treatment.quantiles == TREE and _would_choose(found):
@@ -375,7 +379,7 @@ def _hint(found: CubePlan) -> str:
 
 
 def _would_choose(found: CubePlan) -> bool:
-    """Tells whether some quantile of a tree would be chosen if nothing were written."""
+    """Tells whether some quantile of a tree would be a choice if the statement named no mechanism."""
     question = found.request.question
     if not any(one.is_quantile for one in question.aggregates):
         return False
@@ -385,7 +389,7 @@ def _would_choose(found: CubePlan) -> bool:
 
 
 def _times_less(found: CubePlan) -> float:
-    """Returns how many times further the rank of a chosen value is because ends of its interval are paid for."""
+    """Returns the factor by which the rank of a chosen value is further off because its interval is paid for."""
     part = float(rule_of(found.request.question).parts[0])
     return 1 / part if found.noise is NoiseKind.LAPLACE else part**-0.5
 

@@ -172,11 +172,11 @@ class Measures:
 def choose_measures(
     aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind, rule: QuantileRule = TREES
 ) -> Measures:
-    """Returns the measures with the least predicted error, with their shares; weights: of the aggregates, none for all
-    alike.
+    """Returns the measures with the least predicted error, and their shares of the price.
 
-    rule: which quantiles are chosen, and which come from a tree.
-    A sum alone has the smaller bound max(|low|, |high|); moments give counts too, of rows without a value as well.
+    A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
+    weights: one for each aggregate, or none for equal weights.
+    rule: says which quantiles are chosen, and which come from a tree.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
@@ -229,7 +229,7 @@ def _built(
     aggregates: Sequence[Aggregate], as_moments: set[tuple[str, Operand | None]], rests: set[str],
     picked: frozenset[Aggregate],
 ) -> Measures:  # fmt: skip
-    """Measures where these sums are taken from moments, and counts of rows with these conditions from their rest.
+    """Returns the measures if these sums come from moments, and counts under these conditions from the moments' rest.
 
     picked: the quantiles that are chosen.
     """

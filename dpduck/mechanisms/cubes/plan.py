@@ -127,7 +127,7 @@ def measures_of(question: Question, noise: NoiseKind) -> Measures:
 
 
 def rule_of(question: Question) -> QuantileRule:
-    """Returns how the quantiles of a question are measured."""
+    """Returns the rule by which the quantiles of a question are measured."""
     treatment = question.treatment
     return QuantileRule(treatment.quantiles, treatment.quantile_intervals, sum(question.cells))
 
@@ -238,9 +238,9 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
 
 
 def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
-    """Returns a quantile of which nothing is known but what is chosen, it and its interval: no tables, no variances.
+    """Returns the plan of a chosen quantile. Only the value and its interval are known: no tables, no variances.
 
-    Without an interval the whole of the measure's price is the value's.
+    Without an interval, the value has the whole price of the measure.
     """
     workload, buckets = _workload(question), tree_buckets(question, measure).count
     fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)

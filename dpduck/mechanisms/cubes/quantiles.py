@@ -1,7 +1,9 @@
-"""Which quantiles are chosen, and which come from a tree of counts: what is predicted to err less, from public facts.
+"""The choice between two mechanisms for quantiles: the exponential mechanism, and a tree of counts.
 
-Errors are variances of a value's rank at the whole price, where a count's noise has variance 1. A tree's are those of
-its plan. A choice's rank has a Laplace law, of scale 2 max(q, 1 - q) / epsilon for its part of the price.
+The mechanism with the smaller predicted error is taken. The prediction uses public facts alone. An error is the
+variance of a value's rank at the whole price. Its unit is the variance of a count's noise. The errors of a tree are
+those of its plan. The rank of a chosen value has a Laplace law. Its scale is 2 max(q, 1 - q) / epsilon, with the
+epsilon of its part of the price.
 """
 
 from __future__ import annotations
@@ -31,26 +33,28 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 MOST_CHOSEN = 1 << 14
-"""Cells in which quantiles are chosen; of more, a tree is measured."""
+"""The largest number of cells in which quantiles are chosen. More cells get a tree."""
 LARGEST_PART = 1000
-"""Of a quantile that is chosen: its denominator."""
+"""The largest denominator of a quantile that may be chosen."""
 WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
-"""Where a mechanism is written, parts of a price are those of earlier versions: for the squared number of levels."""
+"""Errors where a mechanism is written, as in earlier versions. A tree has them for the squared number of levels."""
 MOST_LEVELS = 1024
 FINE = Fraction(1, 64)
-"""The price at which trees are compared: noise is of many rows, so that it scales with the price."""
+"""The price at which trees are compared. The noise is then of many rows, so that it scales with the price."""
 
 
 def power_of(noise: NoiseKind) -> float:
-    """Returns the power of an error at the whole price that parts of the price are proportional to."""
+    """Returns the exponent p: parts of the price are proportional to errors at the whole price to the power p."""
     return 1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2
 
 
 @dataclass(frozen=True)
 class QuantileRule:
-    """How quantiles are measured: as it is written, or by what errs less.
+    """The rule by which quantiles are measured: as the statement says, or with the smaller predicted error.
 
-    how: 'auto', 'tree' or 'choice'. intervals: whether chosen ones have them. cells: of all grouping sets.
+    - how: 'auto', 'tree' or 'choice'.
+    - intervals: whether chosen quantiles have intervals.
+    - cells: the number of cells of all grouping sets.
     """
 
     how: str
@@ -59,15 +63,16 @@ class QuantileRule:
 
     @property
     def parts(self) -> tuple[Fraction, ...]:
-        """Returns what parts of a chosen quantile's price are for its value, and for the ends of its interval."""
+        """Returns the parts of a chosen quantile's price: for its value, and for the ends of its interval."""
         return PARTS if self.intervals else WITHOUT_ENDS
 
     def chosen(
         self, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
     ) -> frozenset[Aggregate]:
-        """Returns the quantiles that are chosen: all that can be of one column, or none, since a tree serves them all.
+        """Returns the quantiles that are chosen: all quantiles of a column that can be, or none.
 
-        What is written is taken for the only one of its column.
+        A tree serves all quantiles of its column. Where the statement asks for choices, a quantile is chosen only if it
+        is the only one of its column.
         """
         quantiles = [one for one in aggregates if one.is_quantile]
         if self.how == TREE or self.cells > MOST_CHOSEN:
@@ -84,7 +89,7 @@ class QuantileRule:
     def _better(
         self, group: Sequence[Aggregate], weight: dict[Aggregate, float], noise: NoiseKind
     ) -> Sequence[Aggregate]:
-        """Returns the quantiles of one column that are chosen: every choice has a part of the price, and a tree one."""
+        """Returns the chosen quantiles of one column. Each choice has a part of the price, and a tree has one part."""
         able = [one for one in group if can_be_chosen(one)]
         if not able or self.cells * len(able) > MOST_CHOSEN:
             return ()
@@ -111,7 +116,7 @@ TREES = QuantileRule(TREE)
 
 
 def can_be_chosen(one: Aggregate) -> bool:
-    """Tells whether a quantile may be chosen: no minimum or maximum, below which all buckets are equally near it."""
+    """Tells whether a quantile may be chosen. A minimum or maximum may not: all buckets beyond are equally near."""
     part = one.fraction if one.is_quantile and one.fraction is not None else Fraction(0)
     return 0 < part < 1 and part.denominator <= LARGEST_PART
 
@@ -122,17 +127,21 @@ def tree_of(operand: Operand, cells: int) -> Buckets:
 
 
 def choice_error(fraction: Fraction, noise: NoiseKind, part: Fraction) -> float:
-    """Returns the variance of the rank of a value that is chosen for a part of the price.
+    """Returns the rank variance of a value that is chosen for a part of the price. A count has variance 1.
 
-    Laplace: 2 (2 M / part)^2 / epsilon^2, M = max(q, 1 - q), beside 2 / epsilon^2 of a count. Gaussian: of a loss of
-    sqrt(8 part rho), beside 1 / (2 rho).
+    M is max(q, 1 - q).
+    - Laplace: 2 (2 M / part)^2 / epsilon^2, against 2 / epsilon^2 for a count.
+    - Gaussian: the variance for a loss of sqrt(8 part rho), against 1 / (2 rho) for a count.
     """
     farther = float(2 * max(fraction, 1 - fraction))
     return (farther / float(part)) ** 2 if noise is NoiseKind.LAPLACE else farther**2 / (2 * float(part))
 
 
 def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
-    """Returns the variance of a tree's rank, a mean over its edges; of an end with the rank that is taken for it."""
+    """Returns the variance of a tree's rank, as a mean over its edges.
+
+    For a minimum or maximum, the variance includes the rank that is taken for it.
+    """
     if buckets < 2:
         return 0.0
     ranks = rank_deviations(_tree_variances(buckets, noise), float(fraction), buckets - 1) ** 2
@@ -141,7 +150,7 @@ def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
 
 @cache
 def _tree_variances(buckets: int, noise: NoiseKind) -> FloatArray:
-    """Returns the variances of a tree's answers, where a count's is 1."""
+    """Returns the variances of a tree's answers. A count has variance 1."""
     workload = MarginalWorkload((buckets,), ((0,),), (1.0,))
     plan = plan_range_sets([tree_workload(buckets)], workload, noise, FINE, 1, strategy="hierarchy")[0]
     unit = 2 / float(FINE) ** 2 if noise is NoiseKind.LAPLACE else 1 / (2 * float(FINE))

@@ -219,11 +219,14 @@ def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> 
 
 
 LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contributed"
-"""What makes a threshold lower."""
+"""The changes that make a threshold lower."""
 
 
 def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
-    """Says which groups an answer will show; refuses an answer that can show none, as a group has at most all rows."""
+    """Says which groups an answer will show.
+
+    Refuses an answer that can show none, since a group has at most all rows.
+    """
     request, threshold = proposal.request, proposal.plan.threshold
     counted = "rows" if request.rows.unit_sql is None else "privacy units"
     shown = f"a group is shown if it has more than {threshold} {counted} after noise"

@@ -35,13 +35,16 @@ class Remembered(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One aggregate over all cells of all grouping sets, in order. low, high: ends of its intervals.
+    """One aggregate over the cells of all grouping sets, in order.
 
-    releases: names of those that it rests on. alone: the moment of the one release, where its rows may have changed
-    since. left_out: columns whose rows outside of their domains are not in it. bounded: see Match.
-    ends: ends of intervals for every level of LEVELS, shape (levels, cells). spread: the summed variance of all sums
-    that it is computed from, which depends on no estimate. same: what all tables have in common that it is computed
-    from.
+    - low, high: the ends of its intervals.
+    - releases: the names of the releases that it rests on.
+    - alone: the time of the one release, if its rows may have changed since.
+    - left_out: columns with a domain. The answer leaves out the rows outside of that domain.
+    - bounded: see Match.
+    - ends: the ends of the intervals for every level of LEVELS, with shape (levels, cells).
+    - spread: the total variance of all sums that the answer is computed from. It depends on no estimate.
+    - same: the properties that all tables behind the answer share.
     """
 
     estimates: FloatArray
@@ -76,11 +79,11 @@ def answers_of(
     about: str = "",
     same: Same | None = None,
 ) -> list[Answer | None]:
-    """Returns the answer of each aggregate; None where no release determines it in all cells. moment: of the rows of
-    now.
+    """Returns the answer of each aggregate. It is None where no release determines every cell.
 
-    about: a release; then only what may be combined with it answers, which is about the very rows that it counted.
-    same: that of an answer; then only tables about the rows of that answer count.
+    - moment: the time of the current rows.
+    - about: a release. Only releases that may be combined with it answer, about the very rows that it counted.
+    - same: the properties of an answer. Only tables about the rows of that answer count.
     """
     request, tables = question.analysis.request, with_one(usable(question, kept), about)
     if same is not None:
@@ -109,11 +112,16 @@ def _best(
     moment: str,
     about: str,
 ) -> Answer | None:
-    """Returns the answer from tables that may be combined: first the right rows, then the least error.
+    """Returns the answer from tables that may be combined. The right rows come first, then the least error.
 
-    Those about the rows of now come first, then those that MAX ROWS was applied to as the question has it, then those
-    about all rows of the question, then those that leave out rows of the fewest columns. All others are other
-    quantities, whatever their error. Among tables about the same rows the least error answers.
+    This is the order of preference:
+    - tables about the current rows,
+    - tables that MAX ROWS was applied to as in the question,
+    - tables about all rows of the question,
+    - tables that leave out rows of the fewest columns.
+
+    All other tables are about other quantities, however small their error is. Among tables about the same rows, those
+    with the least error answer.
     """
     best: tuple[tuple[bool, bool, int, float], Answer] | None = None
     for same in [same for same in tables if same.quantity == need.quantities[0]]:

@@ -187,7 +187,8 @@ class SparseQueries:
     def analysed(self, statement: CreateSparse, caller: Caller | None = None, digest: str = "") -> SparseRequest:
         """Returns the request of a statement, from one snapshot of public facts.
 
-        digest: of the release that the statement made; without it any release under the statement's own digest counts.
+        digest: the digest of the release that the statement made. Without it, any release under the statement's own
+        digest counts.
         """
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")

@@ -85,7 +85,7 @@ def scope_of(stream: StreamRequest) -> str:
 
 @dataclass(frozen=True)
 class Streams:
-    """What an engine does about streams.
+    """The part of an engine that handles streams.
 
     dropped: the text of the last DROP, which DuckDB may bind again.
     """
@@ -144,7 +144,10 @@ class Streams:
         return difference(self.store, self.releases, self.ledger, argument)
 
     def _analysed(self, statement: CreateStream, text: str = "", named: Named | None = None) -> StreamRequest:
-        """Returns the request of a statement. named: the stream that it made before, under whatever terms."""
+        """Returns the request of a statement.
+
+        named: the stream that the statement made before, under any terms.
+        """
         with Sandbox(self.answered) as box, self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
@@ -317,7 +320,7 @@ class Streams:
         return told if fewer is None else f"{told}; {fewer}"
 
     def _fewer(self, named: Named) -> str | None:
-        """Says what later periods leave out; nothing where a unit is one row."""
+        """Says which units later periods leave out. Says nothing where a unit is one row."""
         policies = self.policies.now().policies.values()
         of_rows = any(str(policy.table) == named.table and policy.unit.column is None for policy in policies)
         return None if of_rows else FEWER

@@ -365,10 +365,11 @@ def observed_marginal(family: Family, values: NDArray[np.int64], variance: float
 
 
 def total_of(observations: Sequence[Observation], first: float, variance: float, expected: int | None) -> float:
-    """Returns the number of records: a noisy total and the sums of noisy marginals, weighted by variance; at least 1.
+    """Returns the number of records, at least 1: a mean of a noisy total and the sums of noisy marginals.
 
-    expected: a public guess. The estimate is brought within a factor of 2 of it, by one standard error at most: beyond
-    that the answers know better.
+    The weights of the mean are the inverse variances.
+    expected: a public guess. The estimate moves towards the guess until it is within a factor of 2. It moves by one
+    standard error at most: beyond that the answers know better.
     """
     estimates, precisions = [first], [1 / variance]
     for observation in observations:
@@ -383,7 +384,7 @@ def total_of(observations: Sequence[Observation], first: float, variance: float,
 
 
 def planned_records(first: float, variance: float, expected: int | None) -> int:
-    """Returns the number of records to plan for once the noisy total is known: the guess, if it is right within 2."""
+    """Returns the planned number of records once the noisy total is known: the guess, if it is within a factor of 2."""
     records = total_of([], first, variance, expected)
     return expected if expected is not None and expected <= 2 * records <= 4 * expected else round(records)
 

@@ -163,8 +163,9 @@ def model_of(text: str, rows: pa.Table) -> Model:
 class MwemAsks:
     """The asks of a schedule over a pool.
 
-    The number of records and the marginals before the rounds are asked once each. Rounds that adapt are a family of
-    their own, for what the others leave of the price. by_total: the marginals before the rounds are of that family too.
+    The number of records is asked once. Each marginal before the rounds is asked once. Adaptive rounds are a family of
+    their own, for the rest of the price.
+    by_total: whether the marginals before the rounds belong to that family too.
     """
 
     def __init__(self, pool: Pool, schedule: Schedule, scan: Scan, by_total: bool = False) -> None:
@@ -231,7 +232,7 @@ class DoorOracle:
         return self._total
 
     def replanned(self, fit: Fit) -> DoorOracle:
-        """Returns an oracle that knows the total already, for the questions of another plan at the same price."""
+        """Returns an oracle for the questions of another plan at the same price. It knows the total already."""
         if fit.pool is None or self._asks.rounds is None:
             raise InternalError("a plan that no family of asks pays for")
         families = Families(fit.pool.families, fit.pool.whole, fit.pool.all_weights)
@@ -264,7 +265,7 @@ class DoorOracle:
         return self.answer(family, parameter) if ask is None else self._door.answer(self._like(ask, parameter))
 
     def _like(self, ask: Ask[IntegerArray], parameter: Fraction) -> Ask[IntegerArray]:
-        """Returns the declared ask, or one of other noise, which the door refuses."""
+        """Returns the declared ask, or an ask with other noise, which the door refuses."""
         noise = self._asks.noise(parameter)
         return ask if ask.noise == noise else Ask(ask.scan, ask.query, noise)
 

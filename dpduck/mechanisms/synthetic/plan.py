@@ -55,7 +55,7 @@ QUIET_CUBE = 0.15
 prediction of theirs chose as well over made and real tables (docs/decisions.md)."""
 
 FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
-"""Of the price of annealed rounds, for the 1-way marginals before them: the least by which these are QUIET."""
+"""Shares of the price of annealed rounds for the 1-way marginals before. The least that makes these QUIET is taken."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
 """Annealed rounds begin with so small a share that there could be four times so many for each attribute."""
@@ -63,10 +63,12 @@ ROUNDS_BEGUN = {True: 1, False: 2}
 
 @dataclass(frozen=True)
 class Fit:
-    """One way to make the table. plan: of a cube or of Barak's coefficients. pool, schedule, method: of MWEM.
+    """One way to make the table.
 
-    seconds: a guess of how long it takes once rows are counted; planning is over by then. None where nothing is known.
-    by_total: all but the number of records is planned anew once that is known with noise.
+    - plan: for a cube or for Barak's coefficients.
+    - pool, schedule, method: for MWEM.
+    - seconds: an estimate of the time after the rows are counted, when planning is over. None where nothing is known.
+    - by_total: whether everything but the number of records is planned again once that noisy number is known.
     """
 
     name: str
@@ -183,7 +185,7 @@ def tables_error(plan: Plan, records: int) -> float:
 
 
 def is_quiet(plan: Plan, records: int) -> bool:
-    """Tells whether a cube is taken and not annealed rounds: where little noise remains even if all cells are even."""
+    """Tells whether a cube is taken in place of annealed rounds: little noise remains even if all cells are even."""
     sizes, pure, marginals = plan.workload.sizes, plan.noise is NoiseKind.LAPLACE, plan.workload.marginals
     noise = [
         surviving(mean_absolute(pure, variance) * prod(sizes[a] for a in marginal) / (2 * records))
@@ -244,7 +246,7 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
 
 
 def _always_drawable(fit: Fit) -> bool:
-    """Tells whether the samplers can draw the noise of annealed rounds, whatever the number of records."""
+    """Tells whether the samplers can draw the noise of annealed rounds for any number of records."""
     if fit.schedule is None or fit.pool is None:
         return False
     try:
@@ -259,7 +261,7 @@ def _always_drawable(fit: Fit) -> bool:
 
 
 def planned_by_total(request: SyntheticRequest, total: float, variance: float) -> Fit:
-    """Plans annealed rounds anew for a noisy number of records: post-processing of an answer that was paid for."""
+    """Plans annealed rounds again for a noisy number of records: post-processing of an answer that was paid for."""
     found = _annealed(replace(request, expect_rows=planned_records(total, variance, request.expect_rows)))[0]
     if found.method is None:
         raise InternalError("annealed rounds without a method")
@@ -358,9 +360,10 @@ def _note(base: Request, request: SyntheticRequest, found: tuple[Fit, ...]) -> s
 
 
 def far_off(request: SyntheticRequest, chosen: Fit) -> str:
-    """Says that made rows may be no nearer than columns that are drawn apart, by predicted errors; else nothing.
+    """Says that made rows may be no nearer to the data than independent columns. Else says nothing.
 
-    How far those are off is up to the data: UNMEASURED is usual.
+    The comparison is by predicted errors. The error of independent columns depends on the data. UNMEASURED is a usual
+    value.
     """
     apart = apart_error([tuple(one) for one in request.base.question.grouping_sets])
     if chosen.error < apart:

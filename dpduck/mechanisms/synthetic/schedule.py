@@ -31,10 +31,10 @@ DRAWN = 0.12
 """Rows of a distribution are this far off, times the root of a marginal's cells over rows (measured, made tables)."""
 
 UNEVEN, NODES = 0.45, 40
-"""How uneven cells are, beside the logarithm of their number (`remaining`), and points of its mean."""
+"""The unevenness of cells relative to the logarithm of their number (`remaining`), and the points of its mean."""
 
 PAIR_ERROR, PAIR_POWER, UNMEASURED = 0.5, 0.82, 0.1
-"""Of annealed rounds: error of a pair of columns, beside the noise that remains in it; that of independent columns."""
+"""The error of a pair of columns after annealed rounds, relative to the noise left, and of independent columns."""
 
 DROWNED = 0.35
 """Total variation of noise in an average pair of columns up to which pairs are measured."""
@@ -108,7 +108,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
 def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Guesses the mean total variation over marginals after the rounds, from public facts alone.
 
-    What was not asked stays UNSEEN * wanted / rounds off; of the noise of what was asked, `remaining` remains.
+    The part that no round asks stays UNSEEN * wanted / rounds off. The part that rounds ask keeps `remaining` noise.
     """
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
@@ -117,11 +117,14 @@ def predicted_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attri
 
 
 def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
-    """Returns the same for rounds that anneal: a power of the noise that remains in pairs of columns, had each column
-    three pairs measured at the whole price; more for marginals of more pairs.
+    """Returns the predicted mean total variation over marginals for rounds that anneal.
 
-    Where 1-way marginals alone are measured, pairs are as far off as columns have to do with each other, and as twice
-    the noise of these. docs/synthetic_data.md has how far this is off.
+    It is a power of the noise that remains in pairs of columns, if each column has three pairs at the whole price.
+    Marginals with more pairs have a larger error.
+
+    Where only 1-way marginals are measured, the error of a pair has two parts. One is the dependence between its
+    columns. The other is twice the noise of the 1-way marginals. docs/synthetic_data.md says how far off this
+    prediction is.
     """
     numbers = [len(shape) * (len(shape) - 1) / 2 or 0.2 for shape in shapes]
     price = schedule.amount / (3 * len(sizes)) if schedule.rounds else schedule.first_price
@@ -133,7 +136,7 @@ def annealed_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes:
 
 
 def apart_error(marginals: Sequence[tuple[int, ...]]) -> float:
-    """Returns how far columns that are drawn apart usually are from the data, in the mean over marginals."""
+    """Returns the usual distance between independent columns and the data, in the mean over marginals."""
     pairs = [len(marginal) * (len(marginal) - 1) / 2 for marginal in marginals]
     return sum(min(1.0, UNMEASURED * float(one**0.7)) for one in pairs) / len(pairs) or 1.0
 
@@ -172,16 +175,18 @@ def mean_cells(shapes: Sequence[tuple[int, ...]]) -> float:
 
 
 def surviving(variation: float) -> float:
-    """Returns what remains of noise of this total variation in a distribution of even cells that is fitted to it."""
+    """Returns the total variation that noise of this total variation leaves in a fitted distribution of even cells."""
     return variation / (1 + 2 * variation)
 
 
 def remaining(noises: Sequence[float], shapes: Sequence[tuple[int, ...]], records: int) -> FloatArray:
-    """Returns the total variation that remains of noise of this mean absolute value in each marginal of a fit.
+    """Returns the total variation that noise of this mean absolute value leaves in each marginal of a fit.
 
-    Of noise a, a cell of c records keeps a c / (a + c): little noise as it is, of much no more than its records, since
-    none is negative. Cells are taken to be as uneven as those of tables are: the logarithm of a cell's share has a
-    normal law, its variance the sum of (UNEVEN ln(size))^2 over the columns.
+    In a cell of c records, noise a leaves a c / (a + c). Little noise remains as it is. Much noise leaves no more than
+    the cell's records, since no cell is negative.
+
+    Cells are assumed to be as uneven as the cells of usual tables. The logarithm of a cell's share has a normal law.
+    Its variance is the sum of (UNEVEN ln(size))^2 over the columns.
     """
     places, weights = np.polynomial.hermite_e.hermegauss(NODES)
     spreads = np.sqrt([[sum((UNEVEN * log(size)) ** 2 for size in shape)] for shape in shapes])

@@ -1,17 +1,20 @@
-"""The atoms of an axis, codes that no factor but the identity tells apart; and one block of least squares: its
-generalised inverse, also where precisions differ by more digits than doubles have.
+"""Atoms of an axis, and the solution of one block of least squares by its generalised inverse.
 
-Measurements come in levels: within one, precisions differ by a factor of at most WIDTH. One level is solved by its
-normal equations. Several are not added up, since the least precise would be lost to rounding: each level's matrix is
-written as A'A, and the rows of all A, the most precise first, are brought to one triangle R by Householder reflections,
-which keep each row's own digits as long as large rows come first (Cox and Higham, Stability of Householder QR
-factorization for weighted least squares problems, 1998). What a level measures only up to rounding is cut against that
-level's own rows before the next one comes in. Then M = R'R, and the estimate is a sum over levels of an operator
-times the level's own part of S'V^-1 z.
+An atom is a set of codes that no factor but the identity tells apart. A block may have precisions that differ by more
+digits than doubles have.
 
-Large blocks are of low rank: releases ask far fewer numbers than their filters make atoms. A Cholesky factorisation
-with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as many steps as
-the rank has; all that follows is of that many rows. Where the rank is above a half, eigenvectors are taken.
+Measurements come in levels. Within one level, precisions differ by a factor of at most WIDTH. One level is solved by
+its normal equations. Those of several levels are not added up, since rounding would lose the least precise
+measurements. Instead, each level's matrix is written as A'A. Householder reflections bring the rows of all A, the most
+precise first, to one triangle R. They keep each row's own digits as long as large rows come first. See Cox and Higham,
+Stability of Householder QR factorization for weighted least squares problems, 1998. Rows of a level that are rounding
+alone are cut off, by the lengths of that level's own rows, before the next level comes in. Then M = R'R. The estimate
+is a sum over levels: an operator times the level's own part of S'V^-1 z.
+
+Large blocks have a low rank, since releases ask far fewer numbers than their filters make atoms. A Cholesky
+factorisation with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as
+many steps as the rank. All later steps use only so many rows. Where the rank is above half of the size, eigenvectors
+are taken.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ AT_ONCE = 1 << 22
 """Numbers that are worked on together."""
 
 LARGE = 256
-"""Atoms of a block above which its rank is looked for first."""
+"""The number of atoms above which the rank of a block is computed first."""
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
@@ -61,13 +64,15 @@ def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block with a generalised inverse.
+    """A block with a generalised inverse G, so that M G M = M.
 
-    solvers: for each level the matrix that takes its part of S'V^-1 z to its part of the estimate. inverse: G with
-    M G M = M; None for several levels, where the root has it: G = root'root. scale: M in these has a diagonal of ones.
-    null: the projector on what is not determined in these scales, or, of several levels, an orthonormal basis of it as
-    rows; None where there is none. span: where the rank is low, in place of it an orthonormal basis of what is
-    determined, as rows.
+    - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
+    - inverse: G. It is None for several levels or a low rank, where the root has it: G = root'root.
+    - scale: the scales in which M has a diagonal of ones.
+    - null: the projection on the null space in these scales, which is not determined. For several levels it is an
+      orthonormal basis of that space, as rows. It is None if the null space is empty.
+    - span: an orthonormal basis of the space that is determined, as rows. A block of low rank has it in place of
+      `null`.
     """
 
     solvers: tuple[FloatArray, ...]
@@ -130,8 +135,9 @@ def _of_one(matrix: FloatArray) -> Block:
 
 
 def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Returns scales that make the diagonal ones, and as few rows A as the scaled matrix A'A has ranks; None where
-    these are many, or the block is small.
+    """Returns scales that make the diagonal ones, and rows A so that A'A is the scaled matrix.
+
+    There are as many rows as the rank. The result is None where these are many, or the block is small.
     """
     if len(matrix) <= LARGE:
         return None
@@ -148,7 +154,7 @@ def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
 
 
 def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns rows A with A'A = M, and what takes x with x = A'y to y."""
+    """Returns rows A with A'A = M, and the matrix that takes x with x = A'y to y."""
     low = _low_rank(matrix)
     if low is not None:
         scale, rows = low
@@ -162,7 +168,7 @@ def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _low_rank_errors(
     root: FloatArray, span: FloatArray, scale: FloatArray, rows: Sequence[FloatArray]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Returns |root u|^2 for every u that is the product of one row from each list, and whether it is in the span."""
+    """Returns |root u|^2 for every u that is the product of one row from each list, and whether u is in the span."""
     lengths = [len(row) for row in rows]
     variances, known = np.zeros(prod(lengths)), np.zeros(prod(lengths), np.bool_)
     step = max(1, AT_ONCE // len(scale))

@@ -1,12 +1,15 @@
-"""Margins of one vector of cells as independent observations that say what is known of them together.
+"""Margins of one vector of cells, as independent observations with the same information.
 
 Best linear unbiased estimates of several margins repeat one another: a margin of a table is known from the table, too.
-Fitted each with its own variance, what they share would count several times. What is known of a table splits into the
-components of analysis of variance, one for each set B of axes, and a margin over C has those of all B inside of C. A
-family of margins that is closed under intersection has one component variance for each margin: a component is known as
-the smallest margin over it is. So the variances of the margins give those of the components, from the smallest margin
-on, and these give the precisions of independent observations, from the largest margin on. Where all that was measured
-are margins, the precisions are those that they were measured with.
+If each margin were fitted with its own variance, their common information would count several times.
+
+The information about a table splits into the components of analysis of variance, one for each set B of axes. A margin
+over C has the components of all B inside of C. A family of margins that is closed under intersection has one component
+variance for each margin. A component is known as well as the smallest margin over it.
+
+So the variances of the margins give those of the components, from the smallest margin on. The component variances give
+the precisions of independent observations, from the largest margin on. Where only margins were measured, the precisions
+are those of the measurements.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ from collections.abc import Iterable, Mapping
 Members = tuple[int, ...]
 
 ROUNDING = 1e-6
-"""A precision below this part of what its component is known with is rounding."""
+"""A precision below this part of its component's precision is rounding."""
 
 
 def closed(families: Iterable[Members], most: int) -> set[Members] | None:
-    """Returns sets with all their intersections; None where these are more than `most`."""
+    """Returns sets with all their intersections, or None where there are more than `most`."""
     found = set(families)
     pending = list(found)
     while pending and len(found) <= most:
@@ -32,9 +35,10 @@ def closed(families: Iterable[Members], most: int) -> set[Members] | None:
 
 
 def independent_precisions(cells: Mapping[Members, int], variances: Mapping[Members, float]) -> dict[Members, float]:
-    """Returns the precision of a cell of each margin, 0 for one that larger ones know as well.
+    """Returns the precision of a cell of each margin. It is 0 for a margin that larger ones know as well.
 
-    cells: of each margin of a family that is closed under intersection. variances: the mean over its cells.
+    cells: the number of cells of each margin, in a family that is closed under intersection.
+    variances: the mean variance over the cells of each margin.
     """
     upwards = sorted(cells, key=lambda one: (len(one), one))
     dimensions: dict[Members, int] = {}

@@ -216,7 +216,7 @@ class _State:
 
 
 def annealing_seconds(objective: ViewObjective, views: int) -> float:
-    """Estimates how long one step of annealing takes on an idle machine."""
+    """Estimates the time of one step of annealing on an idle machine."""
     return 15e-6 + (10e-9 + 1e-9 * views) * len(objective.kept)
 
 
@@ -324,9 +324,10 @@ def start_design(objective: ViewObjective, family: DesignFamily, largest_view: f
 
 
 def assigning_seconds(objective: ViewObjective, design: DesignStart, each: float = 2e-9) -> float:
-    """Estimates how long one step of an assignment takes on an idle machine, by pairs of block and component.
+    """Estimates the time of one step of an assignment on an idle machine, by pairs of block and component.
 
-    each: of a pair, as numbers of steps reckon with it; LARGE_PAIR where all pairs are beyond the processor's cache.
+    each: the time of one pair, as numbers of steps assume it. It is LARGE_PAIR where all pairs are beyond the
+    processor's cache.
     """
     return 4e-5 + each * len(design.blocks) * len(objective.kept)
 

@@ -148,10 +148,10 @@ class ViewObjective:
     def converge(
         self, views: BoolArray, budgets: FloatArray, tolerance: float, limit: WorkLimit
     ) -> tuple[BoolArray, FloatArray, float]:
-        """Returns the local optimum reached from these budgets, views of no use taken away; f is infinite where B is
-        missed.
+        """Returns the local optimum that these budgets lead to, without views of no use.
 
-        Stops when a chunk of rounds gains less than `tolerance` of f, or when the limit is reached.
+        f is infinite where B is missed. The search stops when a chunk of rounds gains less than `tolerance` of f, or
+        when the limit is reached.
         """
         incidence, cells, error = self.incidence(views), self.cells(views), np.inf
         rounds = 25 if isinstance(incidence, np.ndarray) else 6
@@ -261,7 +261,7 @@ def lattice_incidence(lattice: Lattice, kept: IndexArray, views: BoolArray) -> L
 
 
 class WorkLimit:
-    """Counts down from `seconds` by what steps take on an idle machine, not by a clock.
+    """A limit that counts down from `seconds`. A step counts with its time on an idle machine, not by a clock.
 
     A price that follows from a search is thus the same however busy the machine is.
     """
@@ -271,17 +271,17 @@ class WorkLimit:
         self.left = seconds
 
     def work(self, seconds: float) -> None:
-        """Counts a step that takes so long."""
+        """Counts a step that takes this time."""
         self.left = max(0.0, self.left - seconds)
 
     @property
     def passed(self) -> bool:
-        """Tells whether nothing is left."""
+        """Tells whether no time is left."""
         return self.left <= 0
 
 
 def round_seconds(incidence: Any) -> float:
-    """Estimates how long one round of better budgets takes on an idle machine."""
+    """Estimates the time of one round of better budgets on an idle machine."""
     if isinstance(incidence, np.ndarray):
         return 2e-5 + 1e-9 * incidence.size
     if isinstance(incidence, LatticeIncidence):

@@ -1,9 +1,11 @@
 """Anytime search for the views to measure under pure epsilon: designs, their assignments, annealing.
 
-The starts of every workload and the covering designs that fit its sizes compete. Designs are first spread evenly over
-the attributes, the better half gets twice the annealing of its assignment again and again, and the winners are
-annealed view by view. Counts of steps follow from the problem's size and the seconds allowed, and what a step takes is
-an estimate, not a measurement: the same request has the same plan and price, however busy the machine is.
+The starts of every workload compete with the covering designs that fit its sizes. Designs are first spread evenly over
+the attributes. Then the better half gets twice the annealing of its assignment, again and again. The winners are
+annealed view by view.
+
+The number of steps follows from the problem's size and the seconds that are allowed. The time of a step is an estimate,
+not a measurement. So the same request has the same plan and price, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class FoundViews:
 
 @dataclass(frozen=True)
 class ViewSearch:
-    """One search: its objective, workload, limit and the cap on the cells of a view."""
+    """One search: its objective, workload, limit, and the largest number of cells of a view."""
 
     objective: ViewObjective
     workload: MarginalWorkload

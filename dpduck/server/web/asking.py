@@ -254,7 +254,7 @@ def _moment(kind: str, text: str | None) -> date | str | None:
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns; see publish/pictures.py."""
+    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py)."""
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in columns])
 
 

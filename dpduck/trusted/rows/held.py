@@ -43,12 +43,12 @@ def is_short(type_name: str) -> bool:
 
 
 def hashed_sql(column: str, type_name: str) -> str:
-    """Returns what the order of a unit's rows is made of, for a stored column.
+    """Returns the SQL by which a stored column takes part in the order of a unit's rows.
 
-    What a VARIANT or a GEOMETRY is depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT as
-    columns, sorted, where rows beside it have them, and {} is then read as NULL. It writes GEOMETRY as numbers where
-    all of a part are of one kind, and a zero then loses its sign. So the order knows of a GEOMETRY whether it is NULL,
-    and of a VARIANT nothing.
+    The form of a VARIANT or a GEOMETRY depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT
+    as columns, sorted, where rows beside it have them. {} is then read as NULL. A file writes GEOMETRY as numbers where
+    all values of a part are of one kind. A zero then loses its sign. So the order knows of a GEOMETRY only whether it
+    is NULL. It knows nothing of a VARIANT.
     """
     kind = without_quoted(type_name)
     if "VARIANT" in kind:

@@ -130,7 +130,7 @@ def _conditions(source: Source) -> list[str]:
 
 
 def _compares_tables(condition: str) -> bool:
-    """Tells whether a condition is one comparison of columns of two tables, of which no scan is given anything."""
+    """Tells whether a condition is one comparison of columns of two tables. No scan is given such a condition."""
     aliases = _COMPARISON.fullmatch(condition)
     return aliases is not None and aliases[1] != aliases[2]
 
@@ -196,7 +196,7 @@ class _Scope:
         return self._flag(text)
 
     def on(self, text: str, movable: bool) -> str | None:
-        """Returns a condition of a join; only comparisons of the columns of two tables may decide how it is done."""
+        """Returns a condition of a join. Only comparisons of columns of two tables may decide how the join is done."""
         condition = self.condition(text, movable)
         return condition if condition is None or _compares_tables(condition) else beyond_scans(condition)
 
