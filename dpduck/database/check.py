@@ -142,6 +142,8 @@ def check_table(
     unit_sql: str | None,
     prepared: float | None = None,
     periods: PeriodColumn | None = None,
+    *,
+    averages: bool = True,
 ) -> list[Finding]:
     """Returns rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not
     see.
@@ -149,6 +151,7 @@ def check_table(
     columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
         None for PRIVACY UNIT ROW.
     prepared: how many rows were prepared. periods: of a unit by periods, the column that says of which one a row is.
+    averages: whether averages of clamped columns are shown. An engine adds up whole numbers alone.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
     if periods is not None and unit_sql is not None:
@@ -159,7 +162,7 @@ def check_table(
         *(_unit_findings(columns, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
         *([] if periods is None else [_period_finding(columns, policy, from_sql, periods, total)]),
         *_domain_findings(columns, policy, total),
-        *_clamp_findings(columns, policy, total),
+        *_clamp_findings(columns, policy, total, averages),
     ]
 
 
@@ -260,7 +263,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
     return findings
 
 
-def _clamp_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
+def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[Finding]:
     """Counts the values that each clamp moves to its bounds, and those that it does not count."""
     findings = []
     for clamp in policy.clamps:
@@ -273,7 +276,7 @@ def _clamp_findings(columns: Columns, policy: Policy, total: float) -> list[Find
             _rows(f"values of {clamp.column} below its clamp", below, total, f"each counts as {clamp.low}"),
             _rows(f"values of {clamp.column} above its clamp", above, total, f"each counts as {clamp.high}"),
             _rows(f"rows with NULL in {clamp.column}", nulls, total, "they are in no sum, average or quantile of it"),
-            *_averages(columns, policy, clamp),
+            *(_averages(columns, policy, clamp) if averages else ()),
         ]
     return findings
 

@@ -177,12 +177,10 @@ class AboutTables:
                     )
                 return check(check_columns(reads, table, catalog.columns(table)))
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
-            prepared = self.engines.prepared if self.engines.has(table) else self.prepared
-            rows, unit = prepared.rows(table), unit_sql(source)
-            if policy.unit.period is None:
-                return check(check_table(reads, policy, from_sql(source), unit, rows))
-            column = period_column(source, catalog, exp.Null())
-            return check(check_table(reads, policy, from_sql(source), unit, rows, column))
+            there = self.engines.has(table)
+            rows, unit = (self.engines.prepared if there else self.prepared).rows(table), unit_sql(source)
+            column = None if policy.unit.period is None else period_column(source, catalog, exp.Null())
+            return check(check_table(reads, policy, from_sql(source), unit, rows, column, averages=not there))
 
     def compare(self, text: str, caller: Caller) -> str:
         """Returns SQL with exact distances of a synthetic table from the data, for its owner's eyes only.
