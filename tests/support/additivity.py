@@ -169,6 +169,8 @@ def _numbers(rows_in: duckdb.DuckDBPyConnection, private: Policies) -> dict[str,
 
 def plain_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plants the weakness that all of this is about: conditions as they were, which DuckDB hands to a scan."""
+    if not duckdb.__version__.startswith("1."):
+        pytest.skip("DuckDB 2.0 counts rows of NULL by a condition that its scan is given, so that nothing is wrong")
     monkeypatch.setattr("dpduck.trusted.conditions.beyond_scans", lambda condition: f"({condition})")
 
 
