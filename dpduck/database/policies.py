@@ -183,6 +183,16 @@ class PolicyStore:
             ).fetchone()
         return None if row is None else self._defined(row[0])
 
+    def before_last(self, table: TableName) -> Policy | None:
+        """Returns the policy of a table before its last revision, in force or not, None where there was none."""
+        with self._open_cursor() as cursor:
+            row = cursor.execute(
+                f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1 "
+                "OFFSET 1",
+                [table.sql],
+            ).fetchone()
+        return None if row is None else policy_from_text(row[0])
+
     def last_revision(self, table: TableName) -> tuple[int, int]:
         """Returns the revision and epoch last used for a table, (0, 0) for a new one: none is ever used again."""
         policy = self.last_policy(table)
