@@ -160,6 +160,18 @@ def test_each_guard_is_needed(monkeypatch: pytest.MonkeyPatch, broken: str) -> N
     assert any(total > bound for (total, _), bound in zip(found, bounds(4), strict=True))
 
 
+@pytest.mark.parametrize("unit", [0, None])
+@pytest.mark.parametrize("cells", [(2, 1), (3, 1), (2, 2), (-1, 0), (0, None)])
+def test_which_rows_take_part(unit: int | None, cells: tuple[int, int | None]) -> None:
+    """Rows of no unit, and of cells below 0, from the capacity on, or NULL, add nothing; others do.
+
+    What hands rows over may leave them out before. The stage relies on nobody.
+    """
+    row = (unit, 0, *cells, *(1,) * len(AGGREGATES), *(1,) * len(AGGREGATES))
+    found = tables([row], 4)
+    assert all(list(of_cells) == ([cells] if (unit, cells) == (0, (2, 1)) else []) for of_cells in found)
+
+
 def test_counts_are_64_bit_integers() -> None:
     """No row decides the type: sums are taken apart into halves that fit, whatever they are."""
     for rows in ([], crowded(), [(1, 0, 0, 0, *(None,) * len(AGGREGATES), *(None,) * len(AGGREGATES))]):

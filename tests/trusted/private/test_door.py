@@ -38,7 +38,7 @@ from dpduck.trusted.private.cells import MixedRadix
 from dpduck.trusted.private.door import Bill, Door, charged, opened, reopened
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import CountingJob, KeyJob
-from dpduck.trusted.private.key_counts import KeyCounts
+from dpduck.trusted.private.key_counts import KeyCounts, count_keys
 from dpduck.trusted.private.sessions import GateLaw
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.accounting import rho_of_laplace, rho_of_pure
@@ -90,15 +90,22 @@ class Vault:
         return len(self.ledger.entries()) - 1
 
 
-def test_the_order_of_a_release() -> None:
+def test_the_order_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Facts are looked at in the transaction that counts, the charge is durable, and only then rows are read."""
     vault, ask = Vault(), total(8, times=2)
+
+    def noted(*given: Any) -> KeyCounts:
+        vault.events.append("rows read")
+        return count_keys(*given)
+
+    monkeypatch.setattr("dpduck.trusted.private.door.count_keys", noted)
     with vault.open([ask]) as door:
         assert vault.events[:3] == ["facts", "before the charge", "charge begins"]
         assert vault.events[-1] == "charge returns" and vault.charges == 1
         assert door.entry == vault.ledger.last_entry()
         vault.con.execute("DELETE FROM t WHERE u > 10")  # after the transaction began: not seen by it
         assert abs(door.answer(ask) - 1000) < 8 * 60  # false alarm exp(-60)
+    assert vault.events.index("rows read") > vault.events.index("charge returns")
     with pytest.raises(InternalError, match="not declared, or is used up"):  # though once is left
         door.answer(ask)
 

@@ -138,11 +138,12 @@ def test_noise_has_the_planned_parameter(noise: NoiseKind) -> None:
 
 
 def test_noise_is_fresh_for_every_cell_and_call() -> None:
-    """Two calls draw from the entropy source anew."""
+    """Two calls draw from the entropy source anew, and so do the cells of one."""
     plan = plan_of((1000,), [marginal_query((0,), (1000,))], parameters=[Fraction(5)])
     counts, entropy = sparse(np.ones(1000, dtype=np.int64)), Seeded(2)
     first, second = (measure(counts, noisy_queries(plan), 0, 1, entropy)[0] for _ in range(2))
     assert (first != second).mean() > 0.8
+    assert (first[1:] != first[:-1]).mean() > 0.8
 
 
 def test_weights_that_could_overflow_are_refused_before_looking() -> None:

@@ -180,7 +180,10 @@ def test_answers_have_the_noise_that_is_claimed() -> None:
 
 
 def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Selection, answers and what was suppressed: as many draws as there are numbers, each of the plan's parameter."""
+    """Selection, answers and what was suppressed: as many draws as there are numbers, each of the plan's parameter.
+
+    Each draw is added to its number.
+    """
     job = job_of(1, 4, conditions=("t.sex = 'F'", "t.sex = 'M'"))
     plan = plan_of(job, Fraction(1), other=True)
     drawn: list[tuple[Fraction, int]] = []
@@ -188,7 +191,7 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     def recorded(law: Noise, count: int, entropy: object) -> NDArray[np.int64]:
         assert law.kind is GAUSSIAN
         drawn.extend([(law.parameter, count)] if count else [])
-        return np.zeros(count, np.int64)
+        return np.full(count, 1000 * (law.parameter == plan.answers.parameter), np.int64)
 
     monkeypatch.setattr(module, "draw", recorded)
     rows = crowd("few", 2, 0) + crowd("many", plan.threshold + 1, 10**4)
@@ -197,6 +200,8 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert plan.selection.parameter != plan.answers.parameter
     answered = [(plan.answers.parameter, 1)] * (plan.aggregates - len(plan.reused))
     assert drawn == [(plan.selection.parameter, 2), *answered, (plan.answers.parameter, plan.aggregates)]
+    assert found.other == (1001, 1001)
+    assert sum(int(answer[0]) for answer in found.answers) == plan.threshold + 1 + 2000
 
 
 def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.MonkeyPatch) -> None:
