@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ import dpduck
 from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
+from tests.support.alone import alone
 from tests.support.clinics import Clinic, by
 from tests.support.samples import of_functions, of_values, one_of_each
 
@@ -51,9 +54,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", metavar="PART:SEED", help="one of every PART functions, with one of its values")
 
 
-def pytest_configure() -> None:
-    """Chooses a seed before xdist starts its workers, which all collect the same."""
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+"""A file system in memory, and the room that it must have for the suite: its stores wait for a disk thousands of
+times. That what is written is written before it is looked at is tested by kills, which a file system survives."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses a seed before xdist starts its workers, which all collect the same, and where temporary files lie."""
     os.environ.setdefault("DPDUCK_SAMPLE", str(secrets.randbelow(10**6)))
+    if not config.getoption("basetemp") and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_collection_finish() -> None:
+    """Takes what was collected, a fourth of a million objects, out of what is searched for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -70,11 +86,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Says how to run the same part of the suite again."""
+    """Says how to run the same part of the suite again, and each failed test alone."""
     parts = {option: config.getoption(option) for option in PARTS if config.getoption(option) > 1}
     if parts:
         said = ", ".join(f"one of {part} {option}" for option, part in parts.items())
         terminalreporter.write_line(f"{said}: DPDUCK_SAMPLE={os.environ['DPDUCK_SAMPLE']} runs the same again")
+    reports = [one for kind in ("failed", "error") for one in terminalreporter.stats.get(kind, [])]
+    for line in alone([one for one in reports if isinstance(one, pytest.TestReport)]):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
 from dpduck.auditor.audit import Settings, audit
 from tests.auditor.planted import COUNT, shop
+from tests.support.alone import fresh_seed
 
 SECONDS = float(os.environ.get("DPDUCK_SEARCH_SECONDS", "10"))
 
 
 @pytest.mark.slow
-def test_a_search_with_a_fresh_seed_finds_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_search_with_a_fresh_seed_finds_nothing(
+    capfd: pytest.CaptureFixture[str], record_property: Callable[[str, object], None]
+) -> None:
     """Statements that nobody wrote tell no more than they are charged for. False alarm: 1e-9 each.
 
     DPDUCK_SEARCH_SEED repeats a search whose seed was printed: the same statements, for as long as time is given.
     """
-    seed = os.environ.get("DPDUCK_SEARCH_SEED") or os.urandom(4).hex()
+    seed = fresh_seed(record_property, "DPDUCK_SEARCH_SEED")
     settings = Settings(seconds=0.1, search=SECONDS, seed=seed, clock=time.process_time)  # whatever else is at work
     with shop() as source:
         found = list(audit(source, [COUNT], settings))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 import dpduck
 from dpduck.server.audit import AuditFile
@@ -84,7 +89,32 @@ class Served:
 
 
 def make_clinic(folder: Path, policy: str = POLICY, *, prepared: bool = False) -> Path:
-    """A clinic with a policy, a private view of its cube, and rows that must never be seen. prepared: the table is."""
+    """A clinic with a policy, a private view of its cube, and rows that must never be seen. prepared: the table is.
+
+    It is a copy of what was made once, unless its witness is here already: a second copy is refused.
+    """
+    made, state = made_once(policy, prepared), Path(os.environ["DPDUCK_STATE_DIR"])
+    if any((state / witness.name).exists() for witness in (made / "state").iterdir()):
+        return new_clinic(folder, policy, prepared)
+    shutil.copytree(made / "state", state, dirs_exist_ok=True)
+    shutil.copytree(made / "clinic", folder, dirs_exist_ok=True)
+    return folder / "clinic.duckdb"
+
+
+@cache
+def made_once(policy: str, prepared: bool) -> Path:
+    """Makes a clinic and its witness in a folder of their own, which goes when the process ends."""
+    made = TemporaryDirectory(prefix="clinic", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+    atexit.register(made.cleanup)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPDUCK_STATE_DIR", str(Path(made.name, "state")))
+        Path(made.name, "clinic").mkdir(mode=0o700)
+        new_clinic(Path(made.name, "clinic"), policy, prepared)
+    return Path(made.name)
+
+
+def new_clinic(folder: Path, policy: str, prepared: bool) -> Path:
+    """Makes the clinic of `make_clinic` in a folder."""
     path = folder / "clinic.duckdb"
     with dpduck.connect(path) as connection:
         clinic = Clinic(connection)
