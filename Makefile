@@ -48,7 +48,8 @@ help:
 	@echo 'make test-duckdb2  the core suite on DuckDB 2.0'
 	@echo 'make lint          ruff and mypy; make format repairs what can be repaired'
 	@echo 'make bench         every benchmark that gates'
-	@echo 'make audit         long statistical audits; make papers: the figures of the papers; make peers: other systems'
+	@echo 'make audit         long statistical audits, and all that make test tries in turn'
+	@echo 'make papers        the figures of the papers; make peers: other systems'
 	@echo 'make engines       tests of tables that lie in Spark; needs Java 17'
 	@echo 'make site          the docs as a site, in dist/site/; make pictures: its pictures anew'
 	@echo 'make notebooks     the notebooks anew, with their outputs'
@@ -143,7 +144,7 @@ bench: $(DEVELOPMENT)
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 audit: $(DEVELOPMENT)
-	$(BIN)/python -m pytest $(WORKERS) -m 'audit or sampled'
+	$(BIN)/python -m pytest $(WORKERS) -m 'audit or sampled or slow'
 
 # Spark's own processes, which need Java 17: behind Spark Connect, and in the process of the tests.
 engines: $(SPARK)
