@@ -106,6 +106,10 @@ def test_the_releaser_asks_too(
     with pytest.raises(PermissionRefusal):
         engine.run(by("sex"), caller)
     assert asked == ["memory.main.visits", "memory.main.visits"]
+    monkeypatch.setattr(Caller, "require_table", refuse)
+    (digest,) = [release.digest for release, _ in engine._releases.all()]
+    with pytest.raises(PermissionRefusal):  # what is stored already, with nobody before who asks
+        engine._releaser.release(digest, lambda: pytest.fail("planned"), caller, by("sex"))
     assert clinic.charges() == 1
 
 

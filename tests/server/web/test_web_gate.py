@@ -59,7 +59,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(stranger: Browser, serv
 
 
 def test_a_session_ends(tmp_path: Path, served: Served) -> None:
-    """By logging out, unused, after its life, and when its token is revoked."""
+    """By logging out, unused, after its life, and when its token is revoked, whatever the name has by then."""
     now = [0.0]
     file = SecretsFile.open(tmp_path / "secrets", create=True)
     book = PrincipalBook(file)
@@ -79,6 +79,9 @@ def test_a_session_ends(tmp_path: Path, served: Served) -> None:
     sessions.begin("revoked", token)
     book.revoke("dora")
     with pytest.raises(PermissionRefusal):
+        sessions.principal("revoked")
+    book.add("dora")
+    with pytest.raises(PermissionRefusal, match="this token was revoked"):
         sessions.principal("revoked")
 
 
