@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpduck.trusted.private.contributions import Contribution, key_integer
-from dpduck.trusted.private.counting import count_exactly, job_sql
+from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.domain import RangeDomain, ValueDomain
 
@@ -225,8 +225,18 @@ def test_the_choice_depends_on_the_key() -> None:
 
 
 def test_the_key_is_in_no_text() -> None:
-    """The key is a prepared parameter: not in the SQL, so not in a profile, a log or an error."""
-    assert str(key_integer(b"a secret")) not in job_sql(job_of(2))
+    """The key is a prepared parameter: not in the SQL that runs, so not in a profile, a log or an error."""
+    key, texts, given = key_integer(b"a secret"), list[str](), list[object]()
+
+    class Listening:
+        def execute(self, sql: str, parameters: dict[str, object] | None = None) -> duckdb.DuckDBPyConnection:
+            texts.append(sql)
+            given.extend((parameters or {}).values())
+            return database().cursor().execute(sql, parameters)
+
+    load([(1, "a", 0.0)] * 5)
+    count_exactly(Listening(), job_of(2), b"a secret")  # type: ignore[arg-type]
+    assert key in given and not [text for text in texts if str(key) in text]
 
 
 def test_multiplied_rows_are_bounded() -> None:
