@@ -65,6 +65,7 @@ TINY = {
         "DENSITY_CELLS": 10**5, "COUNTY_ROWS": 4, "BLOCK": 10**4}),
     "speed.sparse_queries": Tiny(4, (), {"KEYS": 500, "ROWS": 64, "QUERIES": 5, "SPARSITY": 4, "QUESTIONS": 10,
         "UNIVERSE_ROWS": 1000, "REPEATS": 1}),
+    "speed.start": Tiny(5, (), {"ROUNDS": 1}, says="import duckdb, the unit"),
     "speed.statement_latency": Tiny(0, (), {"ROUNDS": 1}),
     "speed.streams": Tiny(1, ("300",), {"MONTHS": 3}),
     "speed.synthetic_seconds": Tiny(0, ("400",), {"STATEMENTS": (

@@ -27,8 +27,9 @@ import numpy as np
 from dpduck.auditor.neighbours import loaded, roomy
 from dpduck.auditor.runs import Planned, planned
 from dpduck.database.catalog import Catalog
-from dpduck.engine.connection import connect, twin_database
+from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
+from dpduck.engine.twins import twin_database
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.owner.domains import is_numeric

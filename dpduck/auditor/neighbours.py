@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import duckdb
 
 from dpduck.database.catalog import Catalog
-from dpduck.engine.connection import connect, twin_database
+from dpduck.engine.connection import connect
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
+from dpduck.engine.twins import twin_database
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.mechanisms.rehearsal import awkward_values

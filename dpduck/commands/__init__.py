@@ -1,4 +1,7 @@
-"""The command line: a file for each group of commands, and here the arguments and options that several have."""
+"""The command line: a file for each group of commands, and here the arguments and options that several have.
+
+A file that declares commands imports click alone. A command imports what it needs when it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import duckdb
 
-from dpduck.database.attached import not_opened
 from dpduck.values.errors import DpduckError
 
 DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=True, path_type=Path))
@@ -29,10 +30,24 @@ def one_line_errors() -> Iterator[None]:
     """Turns an error into one line on standard error and exit status 1."""
     try:
         yield
-    except duckdb.IOException as error:
-        raise click.ClickException(one_line(not_opened(error, _database_here()) or error)) from None
-    except (DpduckError, duckdb.Error) as error:
+    except DpduckError as error:
         raise click.ClickException(one_line(error)) from None
+    except Exception as error:
+        said = _of_duckdb(error)
+        if said is None:
+            raise
+        raise click.ClickException(said) from None
+
+
+def _of_duckdb(error: Exception) -> str | None:
+    """Returns the line of an error of DuckDB's; None of any other. Only an error needs these modules here."""
+    import duckdb  # noqa: PLC0415
+
+    from dpduck.database.attaching import not_opened  # noqa: PLC0415
+
+    if isinstance(error, duckdb.IOException):
+        return one_line(not_opened(error, _database_here()) or error)
+    return one_line(error) if isinstance(error, duckdb.Error) else None
 
 
 def _database_here() -> str:

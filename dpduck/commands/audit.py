@@ -6,7 +6,6 @@ Its report is lines of 80 columns for people, or one line of JSON for each state
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 import textwrap
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 import click
 
 from dpduck.auditor.audit import ADDITIVITY, ERROR, Finding, Settings, audit
-from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.commands import one_line_errors
 from dpduck.engine.connection import connect
 
 WIDTH = 80
@@ -79,30 +78,8 @@ def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
     return "\n".join(textwrap.wrap(f"{told}; false alarms below {max(len(findings), 1) * ERROR:.0e}", WIDTH))
 
 
-@click.command(name="audit")
-@DATABASE
-@click.argument("statements", nargs=-1)
-@STORE
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1), help="Of each statement.")
-@click.option("--epsilon", default="1", show_default=True, help="The price of each own statement.")
-@click.option(
-    "--search", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds of a search for others."
-)
-@click.option("--seed", help="Of the search, to repeat it; a fresh one if none is given.")
-@click.option(
-    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="json: a line a statement."
-)
-def audit_command(
-    database: Path, statements: tuple[str, ...], store: Path | None, seconds: float, epsilon: str, search: float,
-    seed: str | None, shape: str,
-) -> None:  # fmt: skip
-    """Ask STATEMENTS, or some of every mechanism, of two made-up tables that differ in one privacy unit.
-
-    The tables are made from the policies of DATABASE in memory: no private row is read, and nothing is charged to it.
-    Each statement is answered thousands of times on both. What is told of the unit is bounded from below: the exit
-    status is 1 if it is more than was charged, or if a message, a shape or a price tells of the unit.
-    """
-    settings = Settings(epsilon, seconds, search, seed or secrets.token_hex(4))
+def print_audit(database: Path, store: Path | None, statements: Sequence[str], settings: Settings, shape: str) -> bool:
+    """Audits statements, prints what was seen, and tells whether something tells more than it was charged for."""
     began, found = time.monotonic(), list[Finding]()
     with one_line_errors(), connect(database, store) as source:
         if shape == "text":
@@ -117,8 +94,7 @@ def audit_command(
     if shape == "text":
         click.echo(summary(found, settings.seed, time.monotonic() - began))
         click.echo("\n".join(wrapped(EXPLAINED)))
-    if any(one.broken for one in found):
-        sys.exit(1)
+    return any(one.broken for one in found)
 
 
 def _progress(step: str) -> None:

@@ -1,22 +1,46 @@
-"""The command line: which command lies in which file of this folder.
+"""The command line: which command lies in which file of this folder, and what its help says in one line.
 
-A file is imported when its command is asked for: the process of dpduck serve, which plans and counts nothing, begins
-in half the time that the engine takes.
+A file is imported when its command is asked for, and what a command needs when it runs.
 """
 
 from __future__ import annotations
 
 import logging
+from inspect import cleandoc
 
 import click
+from click.shell_completion import CompletionItem
 
-from dpduck.trusted.rows.worker import do_without_pandas
+from dpduck.values.no_pandas import do_without_pandas
 
-ASKING = (
-    *("budget", "certify", "check", "explain", "ledger", "policies", "prepare", "publish", "releases", "show", "sql"),
-    "verify",
-)
-NAMES = (*ASKING, "audit", "compare", "demo", "policy", "principal", "report", "serve")
+HELPS = {
+    "audit": "Ask STATEMENTS, or some of every mechanism, of two made-up tables that differ in one privacy unit.",
+    "budget": "List every table's budget, what is spent and what is left.",
+    "certify": (
+        "Write a certificate for every release, which anyone can check without the data: python BUNDLE/check.py"
+    ),
+    "check": "Show what the answers about TABLE leave out, exactly: for its owner's eyes only.",
+    "compare": (
+        "Tell how far synthetic TABLE is from the data, exactly: for its owner's eyes only, never to be published."
+    ),
+    "demo": "Make a clinic of 1,000,000 visits, declare its policy, release counts, show them beside the exact ones.",
+    "explain": "Say how far the answers of a statement will be off, what helps, and what it costs; spends nothing.",
+    "ledger": "List every charge: when, who, what, how much. Of a statement in a box, its beginning on one line.",
+    "policies": "List every policy in force.",
+    "policy": "Begin a privacy policy, or print those in force as statements.",
+    "prepare": "Prepare tables, all that have a policy if none is named: answers cost what exact ones cost.",
+    "principal": "Manage who may ask over a server.",
+    "publish": "Write private views, and nothing else, to a DuckDB file, Parquet files or PostgreSQL.",
+    "releases": "List every released table. Of a statement in a box, its beginning on one line.",
+    "report": "Write one page with a picture of every private view, what is protected, and what was spent.",
+    "serve": "Serve DATABASE's private answers to the principals of its store, until the process is told to end.",
+    "show": "Print a private view.",
+    "sql": (
+        "Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v."
+    ),
+    "verify": "Check the ledger's whole chain, and that the store is not an older or a second copy.",
+}
+"""Every command, and the first paragraph of its help: a list of commands imports none of them."""
 
 
 class Commands(click.Group):
@@ -24,37 +48,50 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns all names, which are known without their files."""
-        return sorted(NAMES)
+        return sorted(HELPS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Returns a command; None where none has this name."""
         return command(ctx, cmd_name)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands as click does, from HELPS."""
+        limit = formatter.width - 6 - max(map(len, HELPS))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help(name, limit)) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes a name of a command, or an option, as click does."""
+        named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=short_help(name)) for name in named), *options]
+
+
+def short_help(name: str, limit: int = 45) -> str:
+    """Returns the help of a command as click shortens it to so many characters."""
+    return click.Command(name, help=cleandoc(HELPS[name])).get_short_help_str(limit)
+
 
 def command(ctx: click.Context, name: str) -> click.Command | None:
     """Imports the file of a command."""
     match name:
-        case "audit":
-            from dpduck.commands.audit import audit_command  # noqa: PLC0415
+        case "audit" | "compare" | "demo" | "report":
+            from dpduck.commands.showing import SHOWING  # noqa: PLC0415
 
-            return audit_command
-        case "compare":
-            from dpduck.commands.compare import compare  # noqa: PLC0415
-
-            return compare
-        case "demo":
-            from dpduck.commands.demo import demo  # noqa: PLC0415
-
-            return demo
+            return SHOWING.get_command(ctx, name)
         case "serve":
             from dpduck.commands.serving import serve  # noqa: PLC0415
 
             return serve
-        case "policy" | "principal" | "report":
-            from dpduck.commands.policy import OWNERS  # noqa: PLC0415
+        case "policy":
+            from dpduck.commands.policy import policy  # noqa: PLC0415
 
-            return OWNERS.get_command(ctx, name)
-        case _ if name in ASKING:
+            return policy
+        case "principal":
+            from dpduck.commands.principals import principal  # noqa: PLC0415
+
+            return principal
+        case _ if name in HELPS:
             from dpduck.commands.asking import QUESTIONS  # noqa: PLC0415
 
             return QUESTIONS.get_command(ctx, name)

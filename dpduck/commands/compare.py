@@ -13,14 +13,13 @@ from typing import Any
 
 import click
 
-from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.database.attached import SERVED, WHEN_ENDED, store_files
+from dpduck.commands import one_line_errors
 from dpduck.database.check import Distance
+from dpduck.database.store_files import store_files
 from dpduck.engine.connection import connect
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import framed, replace_page, require_pictures, require_place, table_html
-from dpduck.server.owner_door import owner_of_server
-from dpduck.values.errors import Refusal
+from dpduck.server.owner import require_not_served
 
 MADE = "dpduck compare"
 LISTED = 50
@@ -34,24 +33,13 @@ WARNING = (
 """What the page says first, and what is printed beside the figures."""
 
 
-@click.command()
-@DATABASE
-@click.argument("table")
-@STORE
-@click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="FILE.html, for yourself alone.")
-def compare(database: Path, table: str, store: Path | None, target: Path | None) -> None:
-    """Tell how far synthetic TABLE is from the data, exactly: for its owner's eyes only, never to be published.
-
-    With --to, a page with a heat map of all pairs of columns, which nobody else's account can read.
-    """
+def print_comparison(database: Path, table: str, store: Path | None, target: Path | None) -> None:
+    """Prints the distances of a synthetic table from the data, or writes a page of them."""
     with one_line_errors():
         if target is not None:
             require_pictures()
             require_place(target, MADE)
-        served = owner_of_server(store_files(database, store))
-        if served is not None:
-            served.close()
-            raise Refusal(SERVED, accepted=WHEN_ENDED)
+        require_not_served(store_files(database, store))
         with connect(database, store) as connection:
             rows = connection.execute("FROM dp_compare(?)", [table]).fetchall()
         margins = [Distance(*row) for row in rows]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import duckdb
 
-from dpduck.commands import one_line_errors
 from dpduck.engine.connection import connect
 from dpduck.values.errors import Refusal
 
@@ -102,18 +99,3 @@ def _show(
 ) -> None:
     say(f"\n-- {title}")
     say(con.sql(sql, params=parameters).__repr__() if parameters else con.sql(sql).__repr__())
-
-
-@click.command()
-@click.option(
-    "--directory", type=click.Path(file_okay=False, path_type=Path), default=Path("dpduck_demo"), show_default=True
-)
-def demo(directory: Path) -> None:
-    """Make a clinic of 1,000,000 visits, declare its policy, release counts, show them beside the exact ones."""
-
-    def steps(name: str) -> None:
-        if sys.stderr.isatty():
-            click.secho(f"{name} ..", fg="cyan", err=True)
-
-    with one_line_errors():
-        run_demo(directory, click.echo, steps)

@@ -10,11 +10,14 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
+from typing import TYPE_CHECKING
 
 import click
-import duckdb
 
 from dpduck.frontend.text.names import quote_identifier
+
+if TYPE_CHECKING:
+    import duckdb
 
 MOST_ROWS = 200
 """Rows that a box shows."""
@@ -70,7 +73,11 @@ def printed(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str]
         boxed(_telling(relation.project(", ".join(narrow))) if narrow else relation)
         return
     columns = relation.columns
-    rows = relation.fetchall()
+    print_rows(columns, relation.fetchall(), shape)
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape: str) -> None:
+    """Prints rows for programs: as CSV, or as JSON."""
     if shape == "csv":
         _print_csv(columns, rows)
     else:
@@ -144,12 +151,12 @@ def print_findings(relation: duckdb.DuckDBPyRelation) -> None:
         before = advice
 
 
-def _print_csv(columns: list[str], rows: list[tuple[object, ...]]) -> None:
+def _print_csv(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
 
 
-def _print_json(columns: list[str], rows: list[tuple[object, ...]]) -> None:
+def _print_json(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
     for row in rows:
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))

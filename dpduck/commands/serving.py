@@ -15,7 +15,7 @@ from types import FrameType
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.database.attached import store_files
+from dpduck.database.store_files import store_files
 from dpduck.server.audit import Audit, AuditFile
 from dpduck.server.flight.listener import FlightListener, Tls
 from dpduck.server.gate import Service, open_service

@@ -10,19 +10,27 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow as pa
 
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
 
 BUILT_IN_ONLY = "SET search_path = 'system.main'"
+QUERY_INTERRUPTED = "Query interrupted"
 CLOSED = "the connection that dpduck was loaded on is closed; accepted: dpduck.load(..) on the one that is in use"
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Tells whether an error is Ctrl-C, as Python or as DuckDB's client raises it."""
+    return isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED)
 
 
 class Connections:

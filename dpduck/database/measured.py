@@ -152,14 +152,6 @@ class MeasuredStore:
         self._session = secrets.token_hex(16)
         self._known: OrderedDict[str, tuple[Measured, int]] = OrderedDict()
 
-    def create_tables(self) -> None:
-        """Creates the table of measurements, where it is not there yet."""
-        with self._open_cursor() as cursor:
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} "
-                "(name VARCHAR, table_name VARCHAR, moment VARCHAR, noisy BLOB)"
-            )
-
     def put(
         self, name: str, rows: Rows, prepared: Moment | None, noisy: bytes | None, cursor: duckdb.DuckDBPyConnection
     ) -> None:

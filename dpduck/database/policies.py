@@ -67,18 +67,6 @@ class PolicyStore:
         self._earlier: tuple[Terms, ...] | None = None
         self._changes = 0
 
-    def create_tables(self) -> None:
-        """Creates the tables, where they are not there yet."""
-        with self._open_cursor() as cursor:
-            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._schema}.policies "
-                "(table_name VARCHAR, revision BIGINT, active BOOLEAN, definition VARCHAR, changed_at TIMESTAMP)"
-            )
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._schema}.public_tables (table_name VARCHAR, declared_at TIMESTAMP)"
-            )
-
     def policy(self, table: TableName) -> Policy | None:
         """Returns the policy in force, None where there is none."""
         policy = self.now().policies.get(table.sql)

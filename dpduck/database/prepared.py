@@ -69,8 +69,8 @@ class PreparedTables:
         self._records = Records(open_cursor, store)
         self._known: dict[str, Prepared] = {}
 
-    def create_tables(self) -> None:
-        """Creates the table of records, where it is not there yet; what was not finished is deleted."""
+    def read_records(self) -> None:
+        """Reads what is prepared; what was not finished is deleted."""
         known, left = self._records.opened()
         self._known = {
             table: one for table, one in known.items() if self._policies.policy(named_in_sql(table)) is not None

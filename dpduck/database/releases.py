@@ -104,23 +104,6 @@ class ReleaseStore:
         self._unanswered = f"{self._store}.dpduck.unanswered"
         self._plans = f"{self._store}.dpduck.plans"
 
-    def create_tables(self) -> None:
-        """Creates the table of releases where it is not there yet, and columns that earlier versions did not have."""
-        with self._open_cursor() as cursor:
-            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._store}.dpduck")
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} (name VARCHAR, digest VARCHAR, statement VARCHAR, strategy "
-                "VARCHAR, epsilon VARCHAR, delta VARCHAR, rho VARCHAR, released_at TIMESTAMP, rows BIGINT, principal "
-                "VARCHAR, ledger_id BIGINT, laws VARCHAR, kind VARCHAR)"
-            )
-            for later in ("covariances", "source"):
-                cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN IF NOT EXISTS {later} VARCHAR")
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._failures} (digest VARCHAR, ledger_id BIGINT)")
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._unanswered} (digest VARCHAR, ledger_id BIGINT)")
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._plans} (ledger_id BIGINT, plan VARCHAR, made_by VARCHAR)"
-            )
-
     def table_sql(self, name: str) -> str:
         """Returns a released table's full name."""
         return f"{self._store}.main.{quote_identifier(name)}"

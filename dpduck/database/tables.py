@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from dpduck.database.check import Distance, Finding
 from dpduck.database.cursors import Caller
-from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Policy
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry
@@ -19,6 +18,10 @@ from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import each, last_number, shown
 from dpduck.values.privacy import Budget, Charge
+
+if TYPE_CHECKING:
+    from dpduck.database.check import Distance, Finding
+    from dpduck.database.releases import StoredRelease
 
 SMALLEST_RHO = Fraction(1, 10**12)
 """What is left of a rho below this is shown as no epsilon at all."""

@@ -26,6 +26,7 @@ import duckdb
 
 from dpduck.database.attached import Still, kept
 from dpduck.database.cursors import OpenCursor
+from dpduck.database.layout import READY
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows import reader
@@ -47,7 +48,7 @@ _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
 _COPIES = "dpduck_public"
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
 Columns = tuple[tuple[str, str], ...]
-WRITING, READY, LEFT = "writing", "ready", "left"
+WRITING, LEFT = "writing", "left"
 
 
 class TwinFiles:
@@ -327,10 +328,6 @@ class Records:
     def opened(self) -> tuple[dict[str, Prepared], list[str]]:
         """Returns what is prepared, by table, and the nonces of twins that were not finished or not deleted."""
         with self._open_cursor() as cursor:
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} "
-                "(table_name VARCHAR, nonce VARCHAR, state VARCHAR, facts VARCHAR, prepared_at TIMESTAMP)"
-            )
             rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
         ready = {table: _read(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY}
         return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]

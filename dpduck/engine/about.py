@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpduck.database.attached import STORE_NAME
+from dpduck.database.attaching import STORE_NAME
 from dpduck.database.catalog import Catalog
 from dpduck.database.check import check_columns, check_table, coded, distances
 from dpduck.database.cursors import Caller, OpenCursor

@@ -11,9 +11,8 @@ import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog, Facts
-from dpduck.database.cursors import Caller, Connections, ReleaseCopies, SandboxAnswers
+from dpduck.database.cursors import Caller, ReleaseCopies, SandboxAnswers
 from dpduck.database.measured import MeasuredStore
-from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
@@ -23,8 +22,8 @@ from dpduck.database.views import PrivateViews
 from dpduck.engine.about import AboutTables, Foresight, require_owner
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
-from dpduck.engine.progress import Progress
 from dpduck.engine.reuse import explained_sql, nothing_sql, reuse_digest
+from dpduck.engine.started import Started
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis, analyse
@@ -47,7 +46,7 @@ from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
-from dpduck.mechanisms.release import Releaser, Steps
+from dpduck.mechanisms.release import Releaser
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.statements import SparseQueries
 from dpduck.mechanisms.sparse.store import SparseStore
@@ -88,13 +87,12 @@ class Analysed:
 class Engine:
     """Everything behind the functions of one database: policies, ledger, releases."""
 
-    def __init__(
-        self, connections: Connections, store: str, ledger: Ledger, steps: Steps, files: TwinFiles,
-        progress: Progress | None = None,
-    ) -> None:  # fmt: skip
-        """progress: shown to whoever sits at a terminal or notebook; None where nobody does."""
+    def __init__(self, started: Started) -> None:
+        connections, store, ledger, steps = started.connections, started.store, started.ledger, started.steps
+        progress = started.progress
         self.connections = connections
         self.progress = progress
+        self.listings = started.listings
         self._open_cursor = connections.cursor
         self._store = store
         self._steps = steps
@@ -102,14 +100,14 @@ class Engine:
         self._answered = SandboxAnswers()
         self._analysed = SandboxAnswers(MOST_ANALYSED)
         self._ledger = ledger
-        self._policies = PolicyStore(connections.cursor, store, ledger.budgets, connections.home)
+        self._policies = started.listings.policies
+        files = TwinFiles(connections.cursor, started.beside, lambda: ledger.bounding_key)
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._workers = Workers()
         self.engines = EngineTables(connections.cursor, store, self._policies, self._workers)
         self._measured = MeasuredStore(connections.cursor, store)
-        for made in (self._policies, self.engines, self._prepared, self._releases, self._measured):
-            made.create_tables()
+        self._prepared.read_records()
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
@@ -136,6 +134,10 @@ class Engine:
             connections.cursor, self._policies, self._releases, StreamStore(connections.cursor, store, self._releases),
             ledger, files, steps, self._workers, self._twins, self._answered,
         )  # fmt: skip
+
+    def whole(self) -> Engine:
+        """Returns itself: a database that is only started builds it first."""
+        return self
 
     @property
     def ledger(self) -> Ledger:
@@ -243,15 +245,6 @@ class Engine:
                 bound = bound if reuse is None else nothing_sql(reuse.question)
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
-
-    def budget(self, caller: Caller) -> str:
-        """Returns SQL that lists budgets, what was spent and what remains."""
-        dropped = self._policies.dropped() if caller.owner else []
-        return listings.budgets(self._policies.policies(), dropped, self._ledger, caller)
-
-    def ledger_entries(self, caller: Caller) -> str:
-        """Returns SQL that lists charges: all for the owner, their own for others."""
-        return listings.entries(self._ledger.entries(None if caller.owner else caller.name))
 
     def list_policies(self, caller: Caller) -> str:
         """Returns SQL that lists the policies in force: they are public."""

@@ -83,10 +83,9 @@ class PreparedThere:
         self._placed, self._engine = placed, engine
         self._known = list[Prepared]()
 
-    def create_tables(self) -> None:
-        """Creates the table of records, where it is not there yet."""
+    def read_records(self) -> None:
+        """Reads what is prepared."""
         with self._open_cursor() as cursor:
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._table} (engine VARCHAR, there VARCHAR, facts VARCHAR)")
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
             self._known = [_read(*json.loads(facts)) for (facts,) in rows]
 

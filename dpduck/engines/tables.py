@@ -54,15 +54,7 @@ class EngineTables:
         self._engines: dict[str, tuple[SparkEngine, int | None]] = {}
         self._held: dict[str, Recorded] | None = None
         self.prepared = PreparedThere(open_cursor, store, policies, self._placed, self._engine)
-
-    def create_tables(self) -> None:
-        """Creates the tables of records, where they are not there yet."""
-        self.prepared.create_tables()
-        with self._open_cursor() as cursor:
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._records} "
-                "(table_name VARCHAR, engine VARCHAR, there VARCHAR, identity VARCHAR)"
-            )
+        self.prepared.read_records()
 
     def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
         """Puts empty twins of an engine's tables into the catalog, as name.schema.table; their names."""

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies, SandboxAnswers
+from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies, SandboxAnswers, is_ctrl_c
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Request
@@ -31,7 +31,6 @@ from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFai
 Steps = Callable[[str], None]
 TwinsOf = Callable[[Rows], Twins | Apart | None]
 """What is counted in place of a request's tables."""
-QUERY_INTERRUPTED = "Query interrupted"
 """What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
 
 WAITING = "waits for the same release"
@@ -77,11 +76,6 @@ class Planned:
     asks: Sequence[Ask[Any]]
     recheck: Callable[[duckdb.DuckDBPyConnection], None]
     produce: Callable[[Door], ReleasedTable]
-
-
-def is_ctrl_c(error: BaseException) -> bool:
-    """Tells whether an error is Ctrl-C, as Python or as DuckDB's client raises it."""
-    return isinstance(error, KeyboardInterrupt) or (type(error), *error.args) == (RuntimeError, QUERY_INTERRUPTED)
 
 
 class _Unstored(StoreError):

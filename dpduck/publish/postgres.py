@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from dpduck.database.attached import not_opened
+from dpduck.database.attaching import not_opened
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.values.errors import Refusal, StoreError

@@ -25,7 +25,7 @@ from shutil import copyfile
 
 import duckdb
 
-from dpduck.database.attached import STORAGE_VERSION
+from dpduck.database.attaching import STORAGE_VERSION
 from dpduck.engine.macros import install_analyst_macros
 from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, certified

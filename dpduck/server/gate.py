@@ -16,8 +16,8 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.database.attached import store_files
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
+from dpduck.database.store_files import store_files
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
 from dpduck.server.audit import Audit, kind_of

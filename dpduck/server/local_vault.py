@@ -14,9 +14,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.attached import STORE_NAME, not_opened, store_files
+from dpduck.database.attaching import STORE_NAME, not_opened
 from dpduck.database.cursors import Ceiling
 from dpduck.database.releases import BEFORE_STORING
+from dpduck.database.store_files import store_files
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.functions import OWNER, called, engine_of
 from dpduck.frontend.text.names import quote_identifier

@@ -6,7 +6,6 @@ dpduck's own commands, which find the door beside the store and use it instead o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import struct
@@ -15,36 +14,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpduck.database.attached import StoreFiles
 from dpduck.engine.macros import UNEXPECTED
 from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.server.local_vault import LocalVault
 from dpduck.server.runner_process import Message, create_table, packed, unpacked
 from dpduck.server.vault import ReleasedRows, rows_from, rows_message
-from dpduck.trusted.ledger.copies import state_directory
 from dpduck.values.errors import DpduckError, StoreError
 
-LONGEST = 100
-"""Bytes that the name of a socket may have, on every system."""
+if TYPE_CHECKING:
+    from dpduck.server.local_vault import LocalVault
 
 _AT_ONCE, _LONGEST_QUESTION = 8, 2**24
-
-
-def door_path(files: StoreFiles) -> Path | None:
-    """Returns the path of a store's door: beside it, or in the state directory (long names); None in memory."""
-    if files.store is None:
-        return None
-    store = files.store.resolve()
-    beside = store.with_name(f"{store.stem}_owner")
-    if len(os.fsencode(beside)) <= LONGEST:
-        return beside
-    state = state_directory(os.environ)
-    name = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
-    return None if state is None else state / f"{name}_owner"
 
 
 class OwnerDoor:
@@ -134,6 +117,11 @@ class Owner:
         """Returns the answer to a dp function, as the owner."""
         return rows_from(*self._asked("call", action, argument))
 
+    def put(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
+        """Creates a table of the answer to a dp function."""
+        rows = self.call(action, argument)
+        create_table(connection, name, list(rows.columns), rows.table)
+
     def verify(self) -> int:
         """Reads the whole ledger again; how many entries it has."""
         return int(self._asked("verify")[0]["value"])
@@ -158,20 +146,6 @@ class Owner:
         if "error" in message:
             raise StoreError(str(message["error"]))
         return message, table
-
-
-def owner_of_server(files: StoreFiles) -> Owner | None:
-    """Returns the door of the server that serves a store; None where nobody serves it."""
-    path = door_path(files)
-    if path is None or not path.is_socket():
-        return None
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        client.connect(str(path))
-    except OSError:
-        client.close()
-        return None
-    return Owner(client)
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, name: str, rows: ReleasedRows) -> None:

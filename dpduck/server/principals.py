@@ -18,10 +18,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpduck.database.cursors import Caller
 from dpduck.trusted.ledger.secrets import Secrets, SecretsFile
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
+
+if TYPE_CHECKING:
+    from dpduck.database.cursors import Caller
 
 RECORD = "principals"
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,63}")
@@ -50,6 +53,8 @@ class Principal:
     @property
     def caller(self) -> Caller:
         """Tells how dp() sees this principal."""
+        from dpduck.database.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
+
         return Caller(self.name, owner=False, share=self.share, tables=self.tables)
 
 

@@ -22,16 +22,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.database.attached import store_files
+from dpduck.database.store_files import store_files
 from dpduck.engine.macros import UNEXPECTED
 from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid
 from dpduck.server.local_vault import LocalVault
-from dpduck.server.owner_door import OwnerDoor, door_path
+from dpduck.server.owner import door_path
+from dpduck.server.owner_door import OwnerDoor
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import Vault, rows_message
-from dpduck.trusted.rows.worker import do_without_pandas
 from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, StoreError
+from dpduck.values.no_pandas import do_without_pandas
 
 KINDNESS = 5
 """How far releases stand back behind readers for the processor, in steps of nice."""

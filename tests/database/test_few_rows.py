@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from dpduck.database import layout
 from dpduck.database import releases as module
 from dpduck.database.releases import ReleaseStore, StoredRelease
 
@@ -30,7 +31,7 @@ def stored(rows: pa.Table) -> list[tuple[object, ...]]:
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS private")
         store = ReleaseStore(connection.cursor, "private")
-        store.create_tables()
+        layout.create_tables(connection.cursor(), "private")
         store.put_table(release, COLUMNS, rows)
         assert [found.rows for found, _ in store.all()] == [rows.num_rows]
         asked = store.asked("0")

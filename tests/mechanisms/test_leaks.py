@@ -15,7 +15,7 @@ import pytest
 
 import dpduck
 from dpduck.database.releases import Asked
-from dpduck.engine import functions, macros
+from dpduck.engine import functions, macros, registered
 from dpduck.engine.functions import OWNER, engine_of
 from dpduck.mechanisms.cubes import measure as release_module
 from dpduck.trusted.private.counting import count_exactly
@@ -160,7 +160,7 @@ def test_no_planted_value_in_any_object(planted: Clinic) -> None:
         planted.refused(statement)
     gc.collect()
     assert not [found for found in gc.get_objects() if isinstance(found, ExactCounts)]
-    for found in reachable(list(functions._ENGINES.values())):
+    for found in reachable(list(registered._ENGINES.values())):
         if isinstance(found, (str, bytes, int)):
             clean(str(found))
 
@@ -248,7 +248,7 @@ def test_a_failure_after_the_charge_has_one_fixed_text(
 
 def test_the_error_of_a_failed_release_has_no_context(planted: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even suppressed: `from None` would leave the quoting error as its context."""
-    engine = list(functions._ENGINES.values())[-1]
+    engine = list(registered._ENGINES.values())[-1].whole()
     for place in FAILURES:
         with monkeypatch.context() as patch:
             break_at(patch, place, ValueError)

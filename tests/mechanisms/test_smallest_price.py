@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from dpduck.database.cursors import Caller
-from dpduck.engine import functions
+from dpduck.engine import registered
 from dpduck.values.errors import PermissionRefusal
 from dpduck.values.privacy import Budget, Charge
 from tests.support.clinics import Clinic
@@ -87,7 +87,7 @@ def test_a_principals_release_is_priced(visits: Clinic) -> None:
     """Before the charge, and for new releases alone: what was released is free to ask for again."""
     visits.dp(PURE.replace("MIN EPSILON 0.01", "EXPECT ROWS 1000"))
     alice, tiny = Caller("alice", owner=False), COUNT.format("epsilon = 1e-9")
-    engine = list(functions._ENGINES.values())[-1]
+    engine = list(registered._ENGINES.values())[-1].whole()
     with pytest.raises(PermissionRefusal, match="a principal's statement costs at least"):
         engine.run(tiny, alice)
     assert visits.charges() == 0

@@ -21,7 +21,7 @@ import scipy.sparse
 import scipy.special
 
 import dpduck.engine.connection
-from dpduck.trusted.rows.worker import do_without_pandas
+from dpduck.values.no_pandas import do_without_pandas
 
 BEFORE_THE_FORK = (dpduck.engine.connection, scipy.linalg, scipy.optimize, scipy.sparse, scipy.special)
 """What each child would import again."""

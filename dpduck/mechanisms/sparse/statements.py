@@ -142,7 +142,6 @@ class SparseQueries:
         self._lock = threading.Lock()
         self._names = NamedLocks()
         self._last_drop: tuple[str, str] | None = None
-        store.create_tables()
 
     def run(self, statement: CreateSparse | DropSparse, text: str, caller: Caller) -> str:
         """Carries out a statement."""

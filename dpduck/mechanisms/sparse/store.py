@@ -63,20 +63,6 @@ class SparseStore:
         self._schema = f"{quote_identifier(store)}.dpduck"
         self._main = f"{quote_identifier(store)}.main"
 
-    def create_tables(self) -> None:
-        """Creates the tables, where they are not there yet."""
-        with self._open_cursor() as cursor:
-            for definition in (
-                "sparse_names (name VARCHAR, kind VARCHAR, digest VARCHAR, statement VARCHAR, principal VARCHAR, "
-                "table_name VARCHAR, keys VARCHAR, sparsity BIGINT, queries BIGINT, beta DOUBLE, release VARCHAR)",
-                "session_states (digest VARCHAR, updates BIGINT, scale DOUBLE, commits BIGINT)",
-                "session_weights (digest VARCHAR, high BIGINT, low BIGINT, weight DOUBLE)",
-                "session_answers (digest VARCHAR, question VARCHAR, number BIGINT, answer DOUBLE, source VARCHAR, "
-                "updates BIGINT)",
-                "histogram_values (digest VARCHAR, high BIGINT, low BIGINT, value BIGINT)",
-            ):
-                cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._schema}.{definition}")
-
     def named(self, name: str) -> Named | None:
         """Returns the entry of a name."""
         return next((found for found in self.all() if found.name.lower() == name.lower()), None)

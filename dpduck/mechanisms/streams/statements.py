@@ -103,9 +103,6 @@ class Streams:
     names: NamedLocks = field(default_factory=NamedLocks)
     dropped: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.store.create_tables()
-
     def run(self, statement: StreamStatement, text: str, caller: Caller) -> str:
         """Carries out a statement; the owner's alone."""
         if not caller.owner:

@@ -60,14 +60,6 @@ class StreamStore:
         self._open_cursor, self._releases = open_cursor, releases
         self._schema = f"{quote_identifier(store)}.dpduck"
 
-    def create_tables(self) -> None:
-        """Creates the table, where it is not there yet."""
-        with self._open_cursor() as cursor:
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._schema}.streams (name VARCHAR, digest VARCHAR, statement VARCHAR, "
-                "table_name VARCHAR, nonce VARCHAR, ledger_id BIGINT, facts VARCHAR, published BIGINT)"
-            )
-
     def all(self) -> list[Named]:
         """Lists all streams, by name."""
         with self._open_cursor() as cursor:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.database.cursors import Caller
+from dpduck.database.cursors import Caller, is_ctrl_c
 from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import sandbox
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
@@ -23,7 +23,7 @@ from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.prices import priced_entry
-from dpduck.mechanisms.release import Steps, is_ctrl_c
+from dpduck.mechanisms.release import Steps
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, fit_tables, needed_cells, sampled_codes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.frontend.text.names import written_values
+from dpduck.frontend.text.names import quote_text, written_values
 from dpduck.trusted.ledger.budgets import LedgerState
 from dpduck.trusted.ledger.copies import Begun, Change, OutsideCounters, Witness
 from dpduck.trusted.ledger.entries import (
@@ -224,11 +224,11 @@ class LedgerTable:
     def store_id(self) -> str | None:
         """Returns the identity of the store; None where there is no ledger yet."""
         known = (
-            "SELECT count(*) FROM duckdb_tables() WHERE lower(database_name) = lower(?) "
+            f"SELECT count(*) FROM duckdb_tables() WHERE lower(database_name) = lower({quote_text(self._store)}) "
             "AND schema_name = 'dpduck' AND table_name = 'ledger_identity'"
         )
         with _own_errors("read"), closing(self._open_cursor()) as cursor:
-            found = cursor.execute(known, [self._store]).fetchone()
+            found = cursor.execute(known).fetchone()
             if found is None or found[0] == 0:
                 return None
             row = cursor.execute(f"SELECT store_id FROM {self._schema}.ledger_identity").fetchone()
@@ -249,7 +249,7 @@ class LedgerTable:
                     mechanism VARCHAR NOT NULL, epsilon VARCHAR, rho VARCHAR NOT NULL, delta VARCHAR NOT NULL,
                     budget VARCHAR, previous_hash VARCHAR NOT NULL, hash VARCHAR NOT NULL)"""
             )
-            cursor.execute(f"INSERT INTO {self._schema}.ledger_identity VALUES (?)", [store_id])
+            cursor.execute(f"INSERT INTO {self._schema}.ledger_identity VALUES ({quote_text(store_id)})")
             cursor.execute("COMMIT")
 
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:

@@ -1,0 +1,161 @@
+"""Asks functions of dp as the owner, and prints their answers: through the server, where one serves the store."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import duckdb
+
+from dpduck.commands import one_line_errors
+from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, moment, print_findings, printed
+from dpduck.database.store_files import StoreFiles, store_files
+from dpduck.engine.connection import connect
+from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.server.owner import owner_of_server
+from dpduck.values.errors import Refusal
+
+if TYPE_CHECKING:
+    from dpduck.server.owner_door import Owner
+
+BUDGET = ("table_name", "measure", "budget", "spent", "remaining", "share", "epsilon_left", "policy", "period")
+LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
+RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
+"""Columns of boxes, which have room for no more; --format csv has all."""
+
+MOST_NAMED = 20
+"""Views that a refusal names."""
+
+ANSWER = "dpduck_answer"
+"""The name of an answer in what is read of it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A SELECT over one function of dp's and over nothing else. call: the function with its arguments, as SQL.
+
+    arguments: of the call. over: the SELECT over the function's answer, which has the name ANSWER there.
+    """
+
+    function: str
+    call: str
+    arguments: str
+    over: str
+
+    @property
+    def argument(self) -> str | None:
+        """Returns the one text that an engine takes for the arguments."""
+        parameters, _ = MACROS[self.function]
+        taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
+        with duckdb.connect() as con:
+            con.execute(f"CREATE MACRO taken({parameters}) AS {taken}")
+            row = con.execute(f"SELECT taken({self.arguments})").fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
+    def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """Returns what is read of the function's answer."""
+        return answer.query(ANSWER, self.over)
+
+
+Ask = Callable[[str, str | Reading | None], duckdb.DuckDBPyRelation]
+
+
+@contextmanager
+def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
+    """Lends the door of the server that serves this store; None where nobody does, and its files are free."""
+    owner = owner_of_server(files)
+    try:
+        yield owner
+    finally:
+        if owner is not None:
+            owner.close()
+
+
+@contextmanager
+def answers(database: Path, store: Path | None) -> Iterator[Ask]:
+    """Asks dp functions as the owner, through the server where one serves the store; each answer replaces the last."""
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
+        con = stack.enter_context(connect(database, store) if owner is None else duckdb.connect())
+
+        place = "temp.answer" if owner is None else "answer"
+
+        def ask(function: str, argument: str | Reading | None) -> duckdb.DuckDBPyRelation:
+            con.execute(f"DROP TABLE IF EXISTS {place}")
+            written = argument.call if isinstance(argument, Reading) else ""
+            if owner is None:  # a relation of the query itself would ask it again
+                given = [argument] if isinstance(argument, str) else []
+                call = written or f"{function}({'$1' if given else ''})"
+                con.execute(f"CREATE TEMP TABLE answer AS FROM {call}", given)
+            else:
+                text = argument.argument if isinstance(argument, Reading) else argument
+                owner.put(con, place, MACROS[function][1], text)
+            return con.sql(f"FROM {place}")
+
+        yield ask
+
+
+def answer(
+    database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
+) -> None:
+    """Prints what a dp function answers the owner; of a box the columns that narrow has."""
+    with answers(database, store) as ask:
+        printed(ask(function, argument), shape, narrow)
+
+
+def run_statement(database: Path, store: Path | None, text: str, shape: str) -> None:
+    """Runs a statement of dp(), and prints its answer."""
+    with answers(database, store) as ask:
+        answered = ask("dp", text)
+        printed(answered, shape)
+        if not answered.limit(1).fetchall():
+            _say_threshold(ask, text)
+
+
+def _say_threshold(ask: Ask, text: str) -> None:
+    """Says of an answer without rows which threshold its groups did not pass, from public facts alone."""
+    with suppress(duckdb.Error, Refusal):  # of a statement that is no question, or has no threshold
+        ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
+        click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
+
+
+def explain_in_words(database: Path, store: Path | None, statement: str) -> None:
+    """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
+    with answers(database, store) as ask:
+        told = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
+        with suppress(duckdb.Error, Refusal):  # of a statement without aggregates there is no such table
+            boxed(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain's has it, too
+        for strategy, price, seconds, note in told:
+            said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
+            for name, text in said.items():
+                click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
+
+
+def _in_words(seconds: float | None) -> str:
+    """Says how long an answer may take."""
+    if seconds is None:
+        return "not known beforehand"
+    return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, and as long as reading the rows takes"
+
+
+def check_in_words(database: Path, store: Path | None, table: str) -> None:
+    """Prints the findings of dp_check one below the other."""
+    with answers(database, store) as ask:
+        print_findings(ask("dp_check", table))
+
+
+def show_view(database: Path, store: Path | None, view: str, shape: str) -> None:
+    """Prints a private view; refuses a name that no view has."""
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
+        con = stack.enter_context(connect(database, store) if owner is None else owner.store())
+        place, listed = ("private", "dp_releases()") if owner is None else ("store", "store.dpduck.releases")
+        names = con.execute(f"SELECT name, kind FROM {listed} ORDER BY lower(name)").fetchall()
+        if view.lower() not in [name.lower() for name, _ in names]:
+            views = ", ".join([name for name, kind in names if kind == "view"][:MOST_NAMED]) or "none yet"
+            raise Refusal(f"there is no private view {view[:80]!r}", accepted=f"a name of dpduck releases: {views}")
+        printed(con.sql(f"FROM {place}.main.{quote_identifier(view)}"), shape)

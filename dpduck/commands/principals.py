@@ -1,0 +1,131 @@
+"""dpduck principal: who may ask over a server. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
+from dpduck.database.store_files import store_files
+from dpduck.frontend.text.names import fold
+from dpduck.values.errors import Refusal, StoreError
+
+if TYPE_CHECKING:
+    from dpduck.server.principals import PrincipalBook
+
+COLUMNS = ("name", "share", "tables", "until")
+"""What is printed of each principal."""
+
+
+@click.group()
+def principal() -> None:
+    """Manage who may ask over a server."""
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+@click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
+@click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
+@click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
+def add(
+    database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None
+) -> None:
+    """Add a principal and print the token, once: only its hash is kept."""
+    from dpduck.server.principals import parse_share, parse_until  # noqa: PLC0415
+
+    with one_line_errors():
+        named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
+        require_policies(store_files(database, store).store, named or [])
+        part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
+        click.echo(_book(database, store).add(name, part, named, end))
+
+
+@principal.command(name="list")
+@DATABASE
+@STORE
+@FORMAT
+def list_principals(database: Path, store: Path | None, shape: str) -> None:
+    """Print every principal with its rights. With --format json, print one JSON object a line."""
+    from dpduck.commands.printing import print_rows  # noqa: PLC0415
+
+    with one_line_errors():
+        rows = []
+        for found in _book(database, store).all():
+            share = None if found.share is None else str(found.share)
+            tables = None if found.tables is None else list(found.tables)
+            until = None if found.until is None else found.until.isoformat()
+            rows.append((found.name, share, tables, until))
+        if not rows:
+            return
+        if shape == "box":
+            _print_box(rows)
+        else:
+            print_rows(COLUMNS, rows, shape)
+
+
+def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
+    """Prints principals as DuckDB prints a table: here alone DuckDB is needed."""
+    import duckdb  # noqa: PLC0415
+
+    from dpduck.commands.printing import boxed  # noqa: PLC0415
+
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR)")
+        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?)", rows)
+        boxed(con.sql("FROM principals"))
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+def revoke(database: Path, name: str, store: Path | None) -> None:
+    """Take a principal's token back, at once; what was charged stays charged."""
+    with one_line_errors():
+        _book(database, store).revoke(name)
+        click.echo(f"{name} is revoked")
+
+
+def _book(database: Path, store: Path | None) -> PrincipalBook:
+    from dpduck.server.principals import PrincipalBook  # noqa: PLC0415
+    from dpduck.trusted.ledger.secrets import SecretsFile  # noqa: PLC0415
+
+    files = store_files(database, store)
+    if files.secrets is None or not files.secrets.exists():
+        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+    return PrincipalBook(SecretsFile.open(files.secrets, create=False))
+
+
+# Whether names that an owner types are tables with a policy.
+
+
+def require_policies(store: Path | None, names: Sequence[str]) -> None:
+    """Refuses a name of no private table; what a store that is open elsewhere holds is not known, and is not asked."""
+    if not names:
+        return
+    known = _private_tables(store)
+    for name in names:
+        wanted = fold(name).split(".")
+        if known is not None and not any(parts[-len(wanted) :] == wanted for parts in known):
+            shown = ", ".join(parts[-1] for parts in known) or "none yet"
+            raise Refusal(
+                f"there is no policy on {name[:80]!r}", accepted=f"names with commas between them, of {shown}"
+            )
+
+
+def _private_tables(store: Path | None) -> list[list[str]] | None:
+    import duckdb  # noqa: PLC0415
+
+    try:
+        with duckdb.connect(str(store), read_only=True) as found:
+            rows = found.execute(
+                "SELECT lower(table_name) FROM dpduck.policies GROUP BY 1 HAVING arg_max(active, revision) ORDER BY 1"
+            ).fetchall()
+    except duckdb.Error:
+        return None
+    return [[part.strip('"') for part in str(name).split(".")] for (name,) in rows]

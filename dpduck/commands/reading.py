@@ -1,0 +1,51 @@
+"""Recognises texts that only read: a SELECT over one function of dp's, or over private views."""
+
+from __future__ import annotations
+
+from sqlglot import exp, parse, parse_one
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
+
+from dpduck.commands.answering import ANSWER, Reading
+from dpduck.engine.macros import MACROS
+from dpduck.server.syntax import in_selects, is_ours
+
+
+def reading(text: str) -> Reading | None:
+    """Returns what a text reads of one of dp's functions; None where it is a statement of dp(), or anything else.
+
+    >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
+    "dp_columns('visits')"
+    >>> reading("SELECT * FROM visits")
+    """
+    if is_ours(text):
+        return None
+    try:
+        tree = parse_one(in_selects(text).strip().rstrip(";"), read="duckdb")
+    except (SqlglotError, RecursionError):
+        return None
+    tables = list(tree.find_all(exp.Table))
+    called = tables[0].this if len(tables) == 1 and isinstance(tree, exp.Select) else None
+    if not isinstance(called, exp.Anonymous) or called.name.lower() not in MACROS:
+        return None
+    arguments = ", ".join(one.sql("duckdb") for one in called.expressions)
+    function = called.name.lower()
+    tables[0].set("this", exp.to_identifier(ANSWER))
+    return Reading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
+
+
+def is_of_views(text: str) -> bool:
+    """Tells whether a text is a SELECT over private views and over nothing else.
+
+    >>> is_of_views("WITH w AS (FROM private.by_ward) FROM w WHERE n > 9"), is_of_views("SELECT ward FROM visits")
+    (True, False)
+    """
+    try:
+        trees = [] if is_ours(text) else parse(text.strip().rstrip(";"), read="duckdb")
+        scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []
+    except (SqlglotError, RecursionError):
+        return False
+    sources = [source for scope in scopes for source in scope.sources.values()]
+    tables = [one for one in sources if isinstance(one, exp.Table)]  # what WITH names is no table
+    views = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in tables}
+    return bool(views) and views <= {("", "private"), ("private", "main")}

@@ -1,0 +1,118 @@
+"""The commands that show: an audit, a comparison, a demonstration, a report.
+
+Each imports what it needs when it runs: help and completion load nothing but click.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+
+import click
+
+from dpduck.commands import DATABASE, STORE, one_line_errors
+from dpduck.database.store_files import SERVED, WHEN_ENDED, store_files
+from dpduck.values.errors import Refusal
+
+SHOWING = click.Group()
+"""The commands of this file."""
+
+
+@SHOWING.command(name="audit")
+@DATABASE
+@click.argument("statements", nargs=-1)
+@STORE
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1), help="Of each statement.")
+@click.option("--epsilon", default="1", show_default=True, help="The price of each own statement.")
+@click.option(
+    "--search", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds of a search for others."
+)
+@click.option("--seed", help="Of the search, to repeat it; a fresh one if none is given.")
+@click.option(
+    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="json: a line a statement."
+)
+def audit_command(
+    database: Path, statements: tuple[str, ...], store: Path | None, seconds: float, epsilon: str, search: float,
+    seed: str | None, shape: str,
+) -> None:  # fmt: skip
+    """Ask STATEMENTS, or some of every mechanism, of two made-up tables that differ in one privacy unit.
+
+    The tables are made from the policies of DATABASE in memory: no private row is read, and nothing is charged to it.
+    Each statement is answered thousands of times on both. What is told of the unit is bounded from below: the exit
+    status is 1 if it is more than was charged, or if a message, a shape or a price tells of the unit.
+    """
+    from dpduck.auditor.audit import Settings  # noqa: PLC0415
+    from dpduck.commands.audit import print_audit  # noqa: PLC0415
+
+    settings = Settings(epsilon, seconds, search, seed or secrets.token_hex(4))
+    if print_audit(database, store, statements, settings, shape):
+        sys.exit(1)
+
+
+@SHOWING.command()
+@DATABASE
+@click.argument("table")
+@STORE
+@click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="FILE.html, for yourself alone.")
+def compare(database: Path, table: str, store: Path | None, target: Path | None) -> None:
+    """Tell how far synthetic TABLE is from the data, exactly: for its owner's eyes only, never to be published.
+
+    With --to, a page with a heat map of all pairs of columns, which nobody else's account can read.
+    """
+    from dpduck.commands.compare import print_comparison  # noqa: PLC0415
+
+    print_comparison(database, table, store, target)
+
+
+@SHOWING.command()
+@click.option(
+    "--directory", type=click.Path(file_okay=False, path_type=Path), default=Path("dpduck_demo"), show_default=True
+)
+def demo(directory: Path) -> None:
+    """Make a clinic of 1,000,000 visits, declare its policy, release counts, show them beside the exact ones."""
+    from dpduck.commands.demo import run_demo  # noqa: PLC0415
+
+    def steps(name: str) -> None:
+        if sys.stderr.isatty():
+            click.secho(f"{name} ..", fg="cyan", err=True)
+
+    with one_line_errors():
+        run_demo(directory, click.echo, steps)
+
+
+@SHOWING.command()
+@DATABASE
+@STORE
+@click.option("--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="FILE.html")
+@click.option("--title", help="The page's title; DATABASE's name unless given.")
+@click.option("--with-ledger", is_flag=True, help="Tell who asked, and what, too.")
+@click.option("--view", "views", multiple=True, help="A view to show; all if none is given.")
+def report(
+    database: Path, store: Path | None, target: Path, title: str | None, with_ledger: bool, views: tuple[str, ...]
+) -> None:
+    """Write one page with a picture of every private view, what is protected, and what was spent.
+
+    The page fetches nothing and runs nothing: it can be mailed, printed, or put on any server.
+    """
+    from dpduck.commands.printing import counted  # noqa: PLC0415
+    from dpduck.engine.connection import connect  # noqa: PLC0415
+    from dpduck.publish.postgres import open_store  # noqa: PLC0415
+    from dpduck.publish.report import Facts, write_report  # noqa: PLC0415
+    from dpduck.server.owner import require_not_served  # noqa: PLC0415
+
+    with one_line_errors():
+        files = store_files(database, store)
+        if files.store is None:
+            raise Refusal(SERVED, accepted=WHEN_ENDED)
+        require_not_served(files)
+        with connect(database, store) as connection:
+            policies, budgets, ledger = (
+                connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
+                for function in ("dp_policies", "dp_budget", "dp_ledger")
+            )
+        with open_store(files.store) as released:
+            facts = Facts(policies, budgets, ledger)
+            named = title or database.stem
+            shown = write_report(released, facts, target, title=named, with_ledger=with_ledger, views=views)
+        click.echo(f"{counted(shown)} in {target}")

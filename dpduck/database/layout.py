@@ -1,0 +1,85 @@
+"""The tables of a store beside its ledger: one statement looks whether they are there, one transaction creates them."""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpduck.frontend.text.names import quote_identifier
+
+TABLES = {
+    "policies": "table_name VARCHAR, revision BIGINT, active BOOLEAN, definition VARCHAR, changed_at TIMESTAMP",
+    "public_tables": "table_name VARCHAR, declared_at TIMESTAMP",
+    "engine_packs": "engine VARCHAR, there VARCHAR, facts VARCHAR",
+    "engine_tables": "table_name VARCHAR, engine VARCHAR, there VARCHAR, identity VARCHAR",
+    "prepared": "table_name VARCHAR, nonce VARCHAR, state VARCHAR, facts VARCHAR, prepared_at TIMESTAMP",
+    "releases": (
+        "name VARCHAR, digest VARCHAR, statement VARCHAR, strategy VARCHAR, epsilon VARCHAR, delta VARCHAR, "
+        "rho VARCHAR, released_at TIMESTAMP, rows BIGINT, principal VARCHAR, ledger_id BIGINT, laws VARCHAR, "
+        "kind VARCHAR"
+    ),
+    "failures": "digest VARCHAR, ledger_id BIGINT",
+    "unanswered": "digest VARCHAR, ledger_id BIGINT",
+    "plans": "ledger_id BIGINT, plan VARCHAR, made_by VARCHAR",
+    "measured": "name VARCHAR, table_name VARCHAR, moment VARCHAR, noisy BLOB",
+    "sparse_names": (
+        "name VARCHAR, kind VARCHAR, digest VARCHAR, statement VARCHAR, principal VARCHAR, table_name VARCHAR, "
+        "keys VARCHAR, sparsity BIGINT, queries BIGINT, beta DOUBLE, release VARCHAR"
+    ),
+    "session_states": "digest VARCHAR, updates BIGINT, scale DOUBLE, commits BIGINT",
+    "session_weights": "digest VARCHAR, high BIGINT, low BIGINT, weight DOUBLE",
+    "session_answers": (
+        "digest VARCHAR, question VARCHAR, number BIGINT, answer DOUBLE, source VARCHAR, updates BIGINT"
+    ),
+    "histogram_values": "digest VARCHAR, high BIGINT, low BIGINT, value BIGINT",
+    "streams": (
+        "name VARCHAR, digest VARCHAR, statement VARCHAR, table_name VARCHAR, nonce VARCHAR, ledger_id BIGINT, "
+        "facts VARCHAR, published BIGINT"
+    ),
+}
+"""The tables of a store, with their columns."""
+
+LATER = {"releases": ("covariances", "source")}
+"""Columns, all of them texts, that tables of earlier versions do not have."""
+
+
+def create_tables(cursor: duckdb.DuckDBPyConnection, store: str) -> None:
+    """Creates the tables that are not there yet, and columns that earlier versions did not have."""
+    schema = f"{quote_identifier(store)}.dpduck"
+    if _are_there(cursor, schema):
+        return
+    cursor.execute("BEGIN")
+    cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    for name, columns in TABLES.items():
+        cursor.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{name} ({columns})")
+    for name, later in LATER.items():
+        for column in later:
+            cursor.execute(f"ALTER TABLE {schema}.{name} ADD COLUMN IF NOT EXISTS {column} VARCHAR")
+    cursor.execute("COMMIT")
+
+
+def _are_there(cursor: duckdb.DuckDBPyConnection, schema: str) -> bool:
+    """Tells whether every table has all of its columns: a SELECT of them binds."""
+    parts = []
+    for name, columns in TABLES.items():
+        listed = [column.split()[0] for column in columns.split(", ")]
+        named = ", ".join(map(quote_identifier, (*listed, *LATER.get(name, ()))))
+        parts.append(f"SELECT NULL FROM (SELECT {named} FROM {schema}.{name})")
+    try:
+        cursor.execute(f"{' UNION ALL '.join(parts)} LIMIT 0").fetchall()
+    except (duckdb.CatalogException, duckdb.BinderException):
+        return False
+    return True
+
+
+READY = "ready"
+"""The state of a prepared table that is used."""
+
+
+def has_left_twins(cursor: duckdb.DuckDBPyConnection, store: str) -> bool:
+    """Tells whether a prepared table was not finished, is not used any more, or has no policy: it is to be deleted."""
+    schema = f"{quote_identifier(store)}.dpduck"
+    ((left,),) = cursor.execute(
+        f"SELECT EXISTS (FROM {schema}.prepared WHERE state <> '{READY}' OR table_name NOT IN "
+        f"(SELECT table_name FROM {schema}.policies WHERE active))"
+    ).fetchall()
+    return bool(left)

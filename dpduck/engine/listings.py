@@ -1,0 +1,32 @@
+"""What is listed without an engine that plans and counts: budgets and charges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpduck.database import tables
+from dpduck.database.cursors import Caller, Connections
+from dpduck.database.policies import PolicyStore
+from dpduck.trusted.ledger.ledger import Ledger
+
+
+def policies_of(connections: Connections, store: str, ledger: Ledger) -> PolicyStore:
+    """Returns the policies of a store, with the budgets that its ledger has in force."""
+    return PolicyStore(connections.cursor, store, ledger.budgets, connections.home)
+
+
+@dataclass(frozen=True)
+class Listings:
+    """The policies and the ledger of a database, and what is listed of them."""
+
+    policies: PolicyStore
+    ledger: Ledger
+
+    def budget(self, caller: Caller) -> str:
+        """Returns SQL that lists budgets, what was spent and what remains."""
+        dropped = self.policies.dropped() if caller.owner else []
+        return tables.budgets(self.policies.policies(), dropped, self.ledger, caller)
+
+    def ledger_entries(self, caller: Caller) -> str:
+        """Returns SQL that lists charges: all for the owner, their own for others."""
+        return tables.entries(self.ledger.entries(None if caller.owner else caller.name))

@@ -1,0 +1,189 @@
+"""Puts dp's SQL functions on a connection: table macros over one scalar function, and the macros of sql/macros."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+from duckdb.func import SPECIAL
+from duckdb.sqltypes import VARCHAR
+
+from dpduck.database.attaching import STORE_NAME
+from dpduck.database.cursors import CLOSED
+from dpduck.engine.macros import MACROS, MARK, SEVERAL_ARGUMENTS, raising_sql, shipped_names, shipped_texts
+from dpduck.engine.started import Started
+from dpduck.frontend.text.names import quote_text
+from dpduck.values.errors import Refusal
+
+FUNCTION = "dpduck_call"
+UNASKED = frozenset(action for parameter, action in MACROS.values() if not parameter)
+UNSAID = "coalesce({}, 'SELECT NULL')"
+"""Around a call without a parameter, whose macro DuckDB binds when it creates it: the function answers NULL then.
+
+Of a text that a function returns DuckDB's client asks whether it is a value of pandas, and imports pandas for that.
+"""
+
+IDENTITY = "identity"
+_ENGINES: dict[str, Started] = {}
+_STARTING: set[str] = set()
+_KEPT: list[Callable[[str, str | None], str]] = []
+
+
+# The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
+
+
+def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
+    """Creates them in the current database. A released table without a database's name is the store's."""
+    for text in shipped_texts():
+        connection.execute(text.replace(MARK, f"CREATE OR REPLACE {temporary}MACRO"))
+    connection.execute(
+        f"CREATE OR REPLACE {temporary}MACRO dp_released(name) AS "
+        f"CASE WHEN contains(name, '.') THEN name ELSE {quote_text(store + '.')} || name END"
+    )
+
+
+def _foreign_shipped(found: set[tuple[str, str]], store: str) -> str | None:
+    """Returns the first of these macros, names and bodies, that has a shipped name and another body."""
+    names = shipped_names()
+    found = {(name, body) for name, body in found if name in names}
+    if not found:
+        return None
+    with duckdb.connect() as fresh:
+        for text in shipped_texts():  # read by hand, before dpduck was ever loaded
+            fresh.execute(text)
+        ours = _bodies(fresh, names)
+        install_shipped(fresh, "", store)
+        ours |= _bodies(fresh, names)
+    return next((name for name, body in sorted(found) if (name, body) not in ours), None)
+
+
+def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[tuple[str, str]]:
+    listed = ", ".join(map(quote_text, names))  # a parameter costs 0.1 ms where pandas is not installed
+    rows = connection.execute(
+        "SELECT function_name, coalesce(macro_definition, '') FROM duckdb_functions() WHERE NOT internal AND "
+        f"database_name = current_database() AND function_name IN ({listed})"
+    ).fetchall()
+    return {(str(name), str(body)) for name, body in rows}
+
+
+def started_of(connection: duckdb.DuckDBPyConnection) -> Started | None:
+    """Returns what is open of this connection's database, where dpduck was loaded on it already."""
+    identity = _identity(connection)
+    return None if identity is None else _ENGINES.get(identity)
+
+
+def serve(connection: duckdb.DuckDBPyConnection, engine: Started) -> None:
+    """Lets an engine answer for this connection's database, and creates the macros that ask it."""
+    for identity in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
+        del _ENGINES[identity]
+    identity = _identity(connection) or _register(connection)
+    _STARTING.add(identity)
+    try:
+        install_macros(connection)
+    finally:
+        _STARTING.discard(identity)
+    _ENGINES[identity] = engine
+
+
+def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
+    with connection.cursor() as cursor:  # to call it takes a hundredth of the time of looking for it among functions
+        try:
+            found = cursor.execute(f"SELECT {FUNCTION}({quote_text(IDENTITY)}, NULL)").fetchone()
+        except duckdb.CatalogException:
+            return None
+    return None if found is None else str(found[0])
+
+
+def _register(connection: duckdb.DuckDBPyConnection) -> str:
+    """Registers the scalar function; side_effects, so that DuckDB neither folds nor caches it.
+
+    DuckDB calls it as long as the database is open, but its Python object is freed with the connection that
+    registered it (a crash, in 1.5 and 2.0): so it is kept for ever, and holds nothing.
+    """
+    identity = secrets.token_hex(16)
+
+    def call(action: str, argument: str | None) -> str | None:
+        if action == IDENTITY:
+            return identity
+        if identity in _STARTING:  # DuckDB asks what has no parameter when its macro is created, and uses no answer
+            return None if action in UNASKED else "SELECT NULL"
+        from dpduck.engine.functions import OWNER, answer  # noqa: PLC0415
+
+        engine = _ENGINES.get(identity)
+        if engine is None or engine.progress is None:
+            return raising_sql(CLOSED) if engine is None else answer(engine, OWNER, action, argument)
+        with engine.progress.working():
+            return answer(engine, OWNER, action, argument)
+
+    _KEPT.append(call)
+    connection.create_function(FUNCTION, call, [VARCHAR, VARCHAR], VARCHAR, side_effects=True, null_handling=SPECIAL)
+    return identity
+
+
+def install_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Creates the table macros in the current database, or for this connection alone where it is read-only."""
+    row = connection.execute(
+        "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
+    ).fetchone()
+    temporary = "TEMP " if row is not None and row[0] else ""
+    with _transaction(connection):  # one takes two thirds of the time of one for each macro
+        for name, (parameter, action) in MACROS.items():
+            argument = SEVERAL_ARGUMENTS.get(name, parameter or "NULL")
+            asked = f"{FUNCTION}({quote_text(action)}, {argument})"
+            body = f"FROM query({asked if parameter else UNSAID.format(asked)})"
+            connection.execute(f"CREATE OR REPLACE {temporary}MACRO {name}({parameter}) AS TABLE {body}")
+        install_shipped(connection, temporary, STORE_NAME)
+
+
+@contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Begins a transaction and commits it, where the user has not begun one."""
+    try:
+        connection.begin()
+    except duckdb.TransactionException:
+        yield
+        return
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _are_new(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> bool:
+    """Tells whether no macro has one of these names; False where that takes longer to find out.
+
+    Creating all of them, of both kinds, and taking it back takes a third of the time of listing what is there.
+    """
+    kinds = "; ".join(f"CREATE MACRO {name}() AS {body}" for name in names for body in ("NULL", "TABLE SELECT NULL"))
+    try:
+        connection.begin()
+    except duckdb.TransactionException:  # of the user's
+        return False
+    try:
+        connection.execute(kinds)
+    except duckdb.Error:  # a name is taken, or the database is read-only
+        return False
+    finally:
+        connection.rollback()
+    return True
+
+
+def require_free_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuses to replace anything of the user's: a macro of one of our names that is not ours is refused.
+
+    Where dp() is ours the others are taken to be, of whatever version: each load puts its own in their place.
+    """
+    names = [*MACROS, *shipped_names()]
+    if _are_new(connection, names):
+        return
+    found = _bodies(connection, names)
+    ours = {name for name, body in found if name in MACROS and FUNCTION in body}
+    foreign = next((name for name, _ in sorted(found) if name in MACROS and name not in ours), None)
+    if foreign is None and "dp" not in ours:
+        foreign = _foreign_shipped(found, STORE_NAME)
+    if foreign is not None:
+        raise Refusal(f"this database has a function {foreign} of its own", accepted="dropping or renaming it")

@@ -1,0 +1,79 @@
+"""What is open of a database from the moment that dpduck is loaded: its ledger and its policies.
+
+The engine that plans, counts and answers is imported when a statement first needs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpduck.database import layout
+from dpduck.database.cursors import Connections
+from dpduck.engine.progress import Progress
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.ledger.secrets import Steps
+
+if TYPE_CHECKING:
+    from dpduck.engine.engine import Engine
+    from dpduck.engine.listings import Listings
+
+
+class Started:
+    """A database that dpduck is loaded on. beside: the store's file, None where rows are in no file.
+
+    progress: shown to whoever sits at a terminal or notebook; None where nobody does.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        store: str,
+        ledger: Ledger,
+        steps: Steps,
+        beside: Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self.connections, self.store, self.ledger = connections, store, ledger
+        self.steps, self.beside, self.progress = steps, beside, progress
+        self._lock = threading.RLock()
+        self._listings: Listings | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def listings(self) -> Listings:
+        """Returns what is listed without an engine."""
+        with self._lock:
+            if self._listings is None:
+                from dpduck.engine.listings import Listings, policies_of  # noqa: PLC0415
+
+                self._listings = Listings(policies_of(self.connections, self.store, self.ledger), self.ledger)
+            return self._listings
+
+    def whole(self) -> Engine:
+        """Returns the engine, which is imported and built once, whichever thread asks first."""
+        with self._lock:
+            if self._engine is None:
+                from dpduck.engine.engine import Engine  # noqa: PLC0415
+
+                self._engine = Engine(self)
+            return self._engine
+
+
+def started(
+    connections: Connections,
+    store: str,
+    ledger: Ledger,
+    steps: Steps,
+    beside: Path | None,
+    progress: Progress | None,
+) -> Started:
+    """Creates what the store has no tables for yet, and deletes what a preparation left behind."""
+    found = Started(connections, store, ledger, steps, beside, progress)
+    with connections.cursor() as cursor:
+        layout.create_tables(cursor, store)
+        left = layout.has_left_twins(cursor, store)
+    if left:
+        found.whole()
+    return found

@@ -1,0 +1,94 @@
+"""Makes a database of made-up tables under the policies of another: from policies and schemas, and public tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.frontend.statements.kinds import CreatePolicy
+from dpduck.frontend.statements.parse import parse_statement
+from dpduck.frontend.text.names import in_sql, quote_identifier
+
+
+def twin_database(
+    source: duckdb.DuckDBPyConnection,
+    made: duckdb.DuckDBPyConnection,
+    rows: int,
+    reworded: Callable[[str], str] = lambda ddl: ddl,
+) -> Iterator[str]:
+    """Fills a new database with twins of all tables that have a policy, and says of which.
+
+    reworded: what a policy is there, from the statement that makes it here.
+    """
+    (home,) = source.execute("SELECT current_database()").fetchall()[0]
+    public = [row[0] for row in source.execute("SELECT table_name FROM private.dpduck.public_tables").fetchall()]
+    for table in public:
+        _copied(source.sql(f"FROM {table}").to_arrow_table(), _within(table, home), made)
+        made.execute("FROM dp(?)", [f"DECLARE PUBLIC TABLE {_within(table, home)}"]).fetchall()
+    listed = source.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
+    waiting = {in_sql(name): ddl for name, ddl in listed}
+    for table in waiting:
+        rows_of = source.sql("FROM dp_twin($1, $2)", params=[table, rows]).to_arrow_table()
+        _copied(rows_of, _within(table, home), made, source.execute(f"DESCRIBE {table}").fetchall())
+        for column in _keys(source, table):
+            made.execute(f"ALTER TABLE {_within(table, home)} ADD PRIMARY KEY ({quote_identifier(column)})")
+    for table, ddl in _parents_first(waiting):
+        if ddl:
+            made.execute("FROM dp(?)", [reworded(ddl)]).fetchall()
+        yield f"{_within(table, home)}: {rows} made-up rows" if ddl else f"{table}: no statement says its policy"
+
+
+def prepare_alike(source: duckdb.DuckDBPyConnection, made: duckdb.DuckDBPyConnection) -> None:
+    """Prepares the twins of tables that are prepared: some statements are for these alone."""
+    ((home,),) = source.execute("SELECT current_database()").fetchall()
+    listed = "SELECT table_name FROM dp_policies() WHERE prepared_at IS NOT NULL"
+    for (table,) in source.execute(listed).fetchall():
+        made.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON {_within(in_sql(table), home)} PREPARE"]).fetchall()
+
+
+def _within(table: str, home: str) -> str:
+    """Returns a table's name without the database that it lies in."""
+    return table.removeprefix(f"{quote_identifier(home)}.")
+
+
+def _copied(
+    rows: pa.Table, name: str, made: duckdb.DuckDBPyConnection, columns: Sequence[tuple[str, ...]] = ()
+) -> None:
+    """Creates a table of these rows; columns: with their types, where Arrow's say less."""
+    if "." in name:
+        made.execute(f"CREATE SCHEMA IF NOT EXISTS {name.rpartition('.')[0]}")
+    made.register("dpduck_rows", rows)
+    casts = [f"CAST({quote_identifier(one[0])} AS {one[1]}) AS {quote_identifier(one[0])}" for one in columns]
+    made.execute(f"CREATE TABLE {name} AS SELECT {', '.join(casts) or '*'} FROM dpduck_rows")
+    made.unregister("dpduck_rows")
+
+
+def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """Returns the column of a table's primary key, or of its first unique one, where it is one column."""
+    rows = source.execute(
+        "SELECT constraint_column_names[1] FROM duckdb_constraints() WHERE len(constraint_column_names) = 1 "
+        "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND "
+        "concat('\"', database_name, '\".\"', schema_name, '\".\"', table_name, '\"') = $1 "
+        "ORDER BY constraint_type LIMIT 1",
+        [table],
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _parents_first(waiting: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
+    """Yields policies, those first that others refer to: a unit that is found through a parent is the parent's."""
+    left = dict(waiting)
+    while left:
+        names = {table.rpartition(".")[2].strip('"').lower() for table in left}
+        ready = {table: ddl for table, ddl in left.items() if _referred(ddl) not in names} or left
+        yield from ready.items()
+        left = {table: ddl for table, ddl in left.items() if table not in ready}
+
+
+def _referred(ddl: str | None) -> str | None:
+    """Returns the name of the table that a policy's unit refers to."""
+    statement = parse_statement(ddl) if ddl else None
+    unit = statement.clauses.unit if isinstance(statement, CreatePolicy) else None
+    return unit.references[0].table.lower() if unit is not None and unit.references is not None else None

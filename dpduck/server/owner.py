@@ -1,0 +1,56 @@
+"""Finds the door of the server that serves a store: a socket beside it. What goes through it: see owner_door."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpduck.database.store_files import SERVED, WHEN_ENDED, StoreFiles
+from dpduck.trusted.ledger.copies import state_directory
+from dpduck.values.errors import Refusal
+
+if TYPE_CHECKING:
+    from dpduck.server.owner_door import Owner
+
+LONGEST = 100
+"""Bytes that the name of a socket may have, on every system."""
+
+
+def door_path(files: StoreFiles) -> Path | None:
+    """Returns the path of a store's door: beside it, or in the state directory (long names); None in memory."""
+    if files.store is None:
+        return None
+    store = files.store.resolve()
+    beside = store.with_name(f"{store.stem}_owner")
+    if len(os.fsencode(beside)) <= LONGEST:
+        return beside
+    state = state_directory(os.environ)
+    name = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+    return None if state is None else state / f"{name}_owner"
+
+
+def owner_of_server(files: StoreFiles) -> Owner | None:
+    """Returns the door of the server that serves a store; None where nobody serves it."""
+    path = door_path(files)
+    if path is None or not path.is_socket():
+        return None
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        client.connect(str(path))
+    except OSError:
+        client.close()
+        return None
+    from dpduck.server.owner_door import Owner  # noqa: PLC0415
+
+    return Owner(client)
+
+
+def require_not_served(files: StoreFiles) -> None:
+    """Refuses a store that a server has open."""
+    served = owner_of_server(files)
+    if served is not None:
+        served.close()
+        raise Refusal(SERVED, accepted=WHEN_ENDED)

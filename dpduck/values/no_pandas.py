@@ -1,0 +1,19 @@
+"""Keeps pandas out of a process that is dpduck's own: DuckDB and Arrow would import it, and nothing here needs it."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas, installed or not."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not needed here", name=fullname)
+
+
+def do_without_pandas() -> None:
+    """Keeps DuckDB from importing pandas, as it does where a parameter is bound: 0.3 s and 90 MB in every process."""
+    sys.meta_path.insert(0, _NoPandas())

@@ -1,0 +1,49 @@
+"""What a process loads by the time that dpduck is loaded on a connection, and by its first count."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOAD = "import sys, duckdb, dpduck; con = duckdb.connect(sys.argv[1]); dpduck.load(con)"
+POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN (0, 1))"
+COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) sex, count(*) AS n FROM visits GROUP BY sex"
+COUNTED = f"""{LOAD}
+con.execute("CREATE TABLE visits AS SELECT range % 2 AS sex FROM range(100)")
+con.execute('''FROM dp('{POLICY}')''').fetchall()
+assert len(con.execute('''FROM dp('{COUNT}')''').fetchall()) == 2"""
+ENGINE = ("dpduck.planning", "dpduck.mechanisms", "dpduck.trusted.private", "dpduck.trusted.noise", "dpduck.engines")
+"""What plans, counts and adds noise; and tables of other engines."""
+
+
+def loaded(script: str, database: Path) -> set[str]:
+    """The modules that a process has in the end."""
+    environment = {**os.environ, "DPDUCK_STATE_DIR": str(database.parent / "state")}
+    words = [sys.executable, "-c", f"{script}\nprint(*sys.modules)", str(database)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["a new store", "a store that exists"])
+def test_load_imports_no_engine(again: bool, tmp_path: Path) -> None:
+    """To load dpduck is to open its store: what plans, parses and counts waits for a statement."""
+    database = tmp_path / "clinic.duckdb"
+    modules = [loaded(LOAD, database) for _ in range(1 + again)][-1]
+    assert {"dpduck.engine.connection", "duckdb"} <= modules
+    packages = {name.split(".")[0] for name in modules}
+    assert packages & {"numpy", "pandas", "pyarrow", "scipy", "sqlglot"} == set()
+    assert [name for name in modules if name.startswith((*ENGINE, "dpduck.engine.engine"))] == []
+
+
+def test_a_count_imports_what_it_needs(tmp_path: Path) -> None:
+    """A first count needs neither pandas, nor other kinds of releases, nor the parts of scipy that solve programs."""
+    modules = loaded(COUNTED, tmp_path / "clinic.duckdb")
+    assert "dpduck.mechanisms.cubes.measure" in modules
+    packages = {name.split(".")[0] for name in modules}
+    assert packages & {"pandas", "matplotlib"} == set()
+    others = ("dpduck.publish", "dpduck.mechanisms.synthetic", "dpduck.mechanisms.sparse", "dpduck.mechanisms.streams")
+    assert [name for name in modules if name.startswith((*others, "scipy.optimize", "dpduck.engines.spark"))] == []
