@@ -65,7 +65,7 @@ def _are_there(cursor: duckdb.DuckDBPyConnection, schema: str) -> bool:
         named = ", ".join(map(quote_identifier, (*listed, *LATER.get(name, ()))))
         parts.append(f"SELECT NULL FROM (SELECT {named} FROM {schema}.{name})")
     try:
-        cursor.execute(f"{' UNION ALL '.join(parts)} LIMIT 0").fetchall()
+        cursor.sql(" UNION ALL ".join(parts))  # a relation is bound, not run
     except (duckdb.CatalogException, duckdb.BinderException):
         return False
     return True
@@ -78,6 +78,8 @@ READY = "ready"
 def has_left_twins(cursor: duckdb.DuckDBPyConnection, store: str) -> bool:
     """Tells whether a prepared table was not finished, is not used any more, or has no policy: it is to be deleted."""
     schema = f"{quote_identifier(store)}.dpduck"
+    if not cursor.execute(f"SELECT 1 FROM {schema}.prepared LIMIT 1").fetchall():
+        return False
     ((left,),) = cursor.execute(
         f"SELECT EXISTS (FROM {schema}.prepared WHERE state <> '{READY}' OR table_name NOT IN "
         f"(SELECT table_name FROM {schema}.policies WHERE active))"

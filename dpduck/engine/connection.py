@@ -15,8 +15,8 @@ from dpduck.database.attaching import STORE_NAME, attach_store, database_file, d
 from dpduck.database.cursors import Connections, OpenCursor
 from dpduck.database.store_files import StoreFiles, store_files
 from dpduck.engine.progress import progress_here, with_notes
-from dpduck.engine.registered import install_macros, require_free_names, serve, started_of
-from dpduck.engine.started import started
+from dpduck.engine.registered import are_kept, require_free_names, serve, started_of
+from dpduck.engine.started import Started, started
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps, no_step
@@ -41,13 +41,15 @@ def load(
     with _LOADING:
         attached = attach_store(connection, files)
         try:
-            require_free_names(connection)
+            kept = are_kept(connection)
+            if not kept:
+                require_free_names(connection)
             known = started_of(connection)
             if known is None:
-                _begin(connection, files, steps)
+                known = _begun(connection, files, steps)
             else:
                 known.connections.add(connection)
-                install_macros(connection)
+            serve(connection, known, kept=kept)
             with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
                 keep_plans_plain(cursor)
         except BaseException:
@@ -58,7 +60,7 @@ def load(
     return connection
 
 
-def _begin(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> None:
+def _begun(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> Started:
     connections = Connections()
     connections.add(connection)
     progress = progress_here() if steps is no_step else None  # who is told of steps shows them
@@ -66,7 +68,7 @@ def _begin(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Step
     ledger = _open_ledger(connections.cursor, files, steps)
     # in memory for a database in memory, whose rows are in no file
     beside = files.store if database_file(connection) is not None else None
-    serve(connection, started(connections, STORE_NAME, ledger, steps, beside, progress))
+    return started(connections, STORE_NAME, ledger, steps, beside, progress)
 
 
 def connect(

@@ -75,6 +75,12 @@ def shipped_names() -> list[str]:
     return [name for text in shipped_texts() for name in re.findall(rf"{MARK} (\w+)\(", text)]
 
 
+def shipped_kinds() -> list[tuple[str, str]]:
+    """Returns the names of the shipped macros, and "TABLE " for those that are tables."""
+    found = [one for text in shipped_texts() for one in re.findall(rf"{MARK} (\w+)\([^)]*\) AS\s+(TABLE\b)?", text)]
+    return [(name, "TABLE " if table else "") for name, table in found]
+
+
 # The SQL macros for analysts, as they ship in sql/macros.sql.
 
 PACKAGE = Path(__file__).resolve().parent.parent

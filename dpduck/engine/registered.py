@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 import duckdb
 from duckdb.func import SPECIAL
@@ -12,23 +15,36 @@ from duckdb.sqltypes import VARCHAR
 
 from dpduck.database.attaching import STORE_NAME
 from dpduck.database.cursors import CLOSED
-from dpduck.engine.macros import MACROS, MARK, SEVERAL_ARGUMENTS, raising_sql, shipped_names, shipped_texts
+from dpduck.engine.macros import (
+    MACROS,
+    MARK,
+    SEVERAL_ARGUMENTS,
+    raising_sql,
+    shipped_kinds,
+    shipped_names,
+    shipped_texts,
+)
 from dpduck.engine.started import Started
 from dpduck.frontend.text.names import quote_text
 from dpduck.values.errors import Refusal
 
 FUNCTION = "dpduck_call"
-UNASKED = frozenset(action for parameter, action in MACROS.values() if not parameter)
-UNSAID = "coalesce({}, 'SELECT NULL')"
-"""Around a call without a parameter, whose macro DuckDB binds when it creates it: the function answers NULL then.
+CALLED = "query(coalesce(" + FUNCTION + "({}, {}), 'SELECT NULL AS {}'))"
+"""What a macro reads: the SQL that the function answers, or, where it answers NULL, a column with the macros' version.
 
-Of a text that a function returns DuckDB's client asks whether it is a value of pandas, and imports pandas for that.
+The function answers NULL to the thread that creates or compares macros, which DuckDB binds meanwhile. Of a text that a
+function answers DuckDB's client asks whether it is a value of pandas, and imports pandas for that.
 """
 
 IDENTITY = "identity"
 _ENGINES: dict[str, Started] = {}
-_STARTING: set[str] = set()
-_KEPT: list[Callable[[str, str | None], str]] = []
+_STARTING: dict[str, int] = {}
+"""The thread that puts macros on a database, by the database's identity."""
+
+_SAID: dict[str, str] = {}
+"""Identities, by the questions that asked for them."""
+
+_KEPT: list[Callable[[str, str | None], str | None]] = []
 
 
 # The macros of sql/macros, which any DuckDB runs over released tables, put on a connection where dpduck is loaded.
@@ -74,26 +90,34 @@ def started_of(connection: duckdb.DuckDBPyConnection) -> Started | None:
     return None if identity is None else _ENGINES.get(identity)
 
 
-def serve(connection: duckdb.DuckDBPyConnection, engine: Started) -> None:
-    """Lets an engine answer for this connection's database, and creates the macros that ask it."""
-    for identity in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
-        del _ENGINES[identity]
+def serve(connection: duckdb.DuckDBPyConnection, engine: Started, *, kept: bool) -> None:
+    """Lets an engine answer for this connection's database, through macros that are put there.
+
+    kept: whether macros of all names are there: where one look finds all of this version, nothing is written.
+    """
+    for ended in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
+        del _ENGINES[ended]
     identity = _identity(connection) or _register(connection)
-    _STARTING.add(identity)
+    _STARTING[identity] = threading.get_ident()
     try:
-        install_macros(connection)
+        if not (kept and _are_ours(connection)):
+            if kept:
+                require_free_names(connection)
+            _install_macros(connection)
     finally:
-        _STARTING.discard(identity)
+        del _STARTING[identity]
     _ENGINES[identity] = engine
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """Returns the identity of a database: its function says it aside, since pandas may be imported for an answer."""
+    question = secrets.token_hex(16)
     with connection.cursor() as cursor:  # to call it takes a hundredth of the time of looking for it among functions
         try:
-            found = cursor.execute(f"SELECT {FUNCTION}({quote_text(IDENTITY)}, NULL)").fetchone()
+            cursor.execute(f"SELECT {FUNCTION}({quote_text(IDENTITY)}, {quote_text(question)})").fetchall()
         except duckdb.CatalogException:
             return None
-    return None if found is None else str(found[0])
+    return _SAID.pop(question, None)
 
 
 def _register(connection: duckdb.DuckDBPyConnection) -> str:
@@ -106,9 +130,10 @@ def _register(connection: duckdb.DuckDBPyConnection) -> str:
 
     def call(action: str, argument: str | None) -> str | None:
         if action == IDENTITY:
-            return identity
-        if identity in _STARTING:  # DuckDB asks what has no parameter when its macro is created, and uses no answer
-            return None if action in UNASKED else "SELECT NULL"
+            _SAID[str(argument)] = identity
+            return None
+        if _STARTING.get(identity) == threading.get_ident():
+            return None
         from dpduck.engine.functions import OWNER, answer  # noqa: PLC0415
 
         engine = _ENGINES.get(identity)
@@ -122,19 +147,58 @@ def _register(connection: duckdb.DuckDBPyConnection) -> str:
     return identity
 
 
-def install_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Creates the table macros in the current database, or for this connection alone where it is read-only."""
+def _install_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Creates the macros in the current database, or for this connection alone where it is read-only."""
     row = connection.execute(
         "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
     ).fetchone()
     temporary = "TEMP " if row is not None and row[0] else ""
     with _transaction(connection):  # one takes two thirds of the time of one for each macro
-        for name, (parameter, action) in MACROS.items():
-            argument = SEVERAL_ARGUMENTS.get(name, parameter or "NULL")
-            asked = f"{FUNCTION}({quote_text(action)}, {argument})"
-            body = f"FROM query({asked if parameter else UNSAID.format(asked)})"
+        for name, (parameter, _) in MACROS.items():
+            body = f"FROM {CALLED.format(*_call(name), _version())}"
             connection.execute(f"CREATE OR REPLACE {temporary}MACRO {name}({parameter}) AS TABLE {body}")
         install_shipped(connection, temporary, STORE_NAME)
+
+
+def _call(name: str) -> tuple[str, str]:
+    """Returns what a macro calls the function with, in SQL: the action and the argument."""
+    parameter, action = MACROS[name]
+    return quote_text(action), SEVERAL_ARGUMENTS.get(name, parameter or "NULL")
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    """Returns a name that tells all macros of this version from those of others."""
+    texts = [*((name, MACROS[name][0], *_call(name)) for name in MACROS), CALLED, STORE_NAME, *shipped_texts()]
+    return f"dpduck_{hashlib.sha256(repr(texts).encode()).hexdigest()[:32]}"
+
+
+def are_kept(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Tells whether macros of all names are in the current database: dropping all of them, taken back, finds them."""
+    dropped = [*(f"DROP MACRO TABLE {name}" for name in MACROS), *map(_drop_sql, shipped_kinds())]
+    return _taken_back(connection, "; ".join(dropped))
+
+
+def _drop_sql(macro: tuple[str, str]) -> str:
+    name, kind = macro
+    return f"DROP MACRO {kind}{name}"
+
+
+def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Tells whether every macro is that of this version: each one, bound, says its version."""
+    calls = (f"{name}({', '.join('NULL' for _ in _required(parameter))})" for name, (parameter, _) in MACROS.items())
+    listed = ", ".join(f"{call} AS m{number}" for number, call in enumerate(calls))
+    columns = ", ".join(f"m{number}.{_version()} AS c{number}" for number in range(len(MACROS)))
+    try:
+        connection.sql(f"SELECT {columns} FROM {listed}")  # a relation is bound, not run
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _required(parameters: str) -> list[str]:
+    """Returns the parameters that have no default."""
+    return [one for one in parameters.split(", ") if one and ":=" not in one]
 
 
 @contextmanager
@@ -159,13 +223,18 @@ def _are_new(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> boo
     Creating all of them, of both kinds, and taking it back takes a third of the time of listing what is there.
     """
     kinds = "; ".join(f"CREATE MACRO {name}() AS {body}" for name in names for body in ("NULL", "TABLE SELECT NULL"))
+    return _taken_back(connection, kinds)
+
+
+def _taken_back(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
+    """Runs statements and takes them back; False where one fails, or a transaction of the user's goes on."""
     try:
         connection.begin()
-    except duckdb.TransactionException:  # of the user's
+    except duckdb.TransactionException:
         return False
     try:
-        connection.execute(kinds)
-    except duckdb.Error:  # a name is taken, or the database is read-only
+        connection.execute(statements)
+    except duckdb.Error:  # a name is taken or free, or the database is read-only
         return False
     finally:
         connection.rollback()

@@ -223,15 +223,11 @@ class LedgerTable:
 
     def store_id(self) -> str | None:
         """Returns the identity of the store; None where there is no ledger yet."""
-        known = (
-            f"SELECT count(*) FROM duckdb_tables() WHERE lower(database_name) = lower({quote_text(self._store)}) "
-            "AND schema_name = 'dpduck' AND table_name = 'ledger_identity'"
-        )
         with _own_errors("read"), closing(self._open_cursor()) as cursor:
-            found = cursor.execute(known).fetchone()
-            if found is None or found[0] == 0:
+            try:
+                row = cursor.execute(f"SELECT store_id FROM {self._schema}.ledger_identity").fetchone()
+            except duckdb.CatalogException:
                 return None
-            row = cursor.execute(f"SELECT store_id FROM {self._schema}.ledger_identity").fetchone()
         if row is None:
             raise StoreError("the store has lost its identity; accepted: the store as it was last written")
         return str(row[0])
