@@ -21,8 +21,12 @@ from dpduck.frontend.text.names import (
     lows_column,
     raw_column,
     stderr_column,
+    written_values,
 )
 from dpduck.values.arrays import FloatArray
+
+WRITTEN = 1024
+"""Labels that are written into SQL: to scan an Arrow table DuckDB's client imports all of Arrow's file systems."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +143,20 @@ def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | No
     """Returns labels as an Arrow array of the released type; types that Arrow lacks stay text and are cast on
     insertion.
     """
-    texts = pa.table({"place": np.arange(len(labels)), "label": pa.array(labels, pa.string())})
+    texts = pa.array(labels, pa.string())
     if type_name in ("VARCHAR", "HUGEINT", "UHUGEINT", "UUID", "TIME"):
-        return texts.column("label").combine_chunks()
-    connection.register("labels", texts)
+        return texts
+    rows = [written_values(row) for row in enumerate(labels[:WRITTEN])]
+    if 0 < len(labels) <= WRITTEN and not any(parameters for _, parameters in rows):
+        listed = ", ".join(f"({row})" for row, _ in rows)
+        return _cast(connection, type_name, f"(VALUES {listed}) AS labels(place, label)")
+    connection.register("labels", pa.table({"place": np.arange(len(labels)), "label": texts}))
     try:
-        return _cast(connection, type_name)
+        return _cast(connection, type_name, "labels")
     finally:
         connection.unregister("labels")
 
 
-def _cast(connection: duckdb.DuckDBPyConnection, type_name: str) -> pa.Array:
-    table = connection.sql(f"SELECT CAST(label AS {type_name}) AS label FROM labels ORDER BY place").to_arrow_table()
-    return table.column("label").combine_chunks()
+def _cast(connection: duckdb.DuckDBPyConnection, type_name: str, labels: str) -> pa.Array:
+    query = f"SELECT CAST(CAST(label AS VARCHAR) AS {type_name}) AS label FROM {labels} ORDER BY place"
+    return connection.sql(query).to_arrow_table().column("label").combine_chunks()

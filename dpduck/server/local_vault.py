@@ -19,6 +19,7 @@ from dpduck.database.cursors import Ceiling
 from dpduck.database.releases import BEFORE_STORING
 from dpduck.database.store_files import store_files
 from dpduck.engine.connection import attach_known, load
+from dpduck.engine.engine import Engine
 from dpduck.engine.functions import OWNER, called, engine_of
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.frontend.text.positions import meant_or
@@ -81,7 +82,7 @@ class LocalVault:
             engine = engine_of(self._connection)
             if engine is None:
                 raise InternalError("the vault has no engine")
-            self._engine = engine
+            self._engine: Engine = engine  # imported with this file: its first question waits for nothing
             engine.limit_selects(seconds)
             for named in engines:
                 attach_known(self._connection, named)

@@ -21,9 +21,17 @@ import scipy.sparse
 import scipy.special
 
 import dpduck.engine.connection
+import dpduck.engine.engine
 from dpduck.values.no_pandas import do_without_pandas
 
-BEFORE_THE_FORK = (dpduck.engine.connection, scipy.linalg, scipy.optimize, scipy.sparse, scipy.special)
+BEFORE_THE_FORK = (
+    dpduck.engine.connection,
+    dpduck.engine.engine,
+    scipy.linalg,
+    scipy.optimize,
+    scipy.sparse,
+    scipy.special,
+)
 """What each child would import again."""
 
 
