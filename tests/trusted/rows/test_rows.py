@@ -149,8 +149,8 @@ def test_a_condition_of_an_inner_join_moves_behind_it() -> None:
     """The database joins by stored columns alone; the worker decides the rest of the joined row."""
     source = Source(LEFT, (Join("JOIN", RIGHT, (ON, ODD)),), types=tuple(TYPES.items()))
     found = placed(source, ('length("r0"."note") > 1',), TYPES)
-    fits = "(({1} IS NULL OR strlen({1}) <= 1024)) OR current_transaction_id() < 0"
-    short = f'(SELECT dpduck_t.* FROM {{0}} AS dpduck_t WHERE ({fits})) AS "{{2}}"'
+    fits = "({1} IS NULL OR strlen({1}) <= 1024)) IS NOT DISTINCT FROM (current_transaction_id() >= 0"
+    short = f'(SELECT dpduck_t.* FROM {{0}} AS dpduck_t WHERE (({fits}))) AS "{{2}}"'
     left, right = short.format("a", 'dpduck_t."note"', "r0"), short.format("b", 'dpduck_t."text"', "r1")
     assert found.from_sql == f"{left} JOIN {right} ON {ON}"
     assert found.moved == (ODD, 'length("r0"."note") > 1') and found.stages == () and found.where == ()
