@@ -126,6 +126,17 @@ def test_a_file_that_was_changed(tmp_path: Path, change: str) -> None:
     visits.con.close()
 
 
+def test_answers_that_were_changed(tmp_path: Path) -> None:
+    """What was measured is under the seal, too: other answers of the same length are not published."""
+    begun(tmp_path).con.close()
+    with duckdb.connect(str(file_of(tmp_path))) as con:
+        ((answers,),) = con.execute("SELECT answers FROM versions WHERE version = 1").fetchall()
+        con.execute("UPDATE versions SET answers = ? WHERE version = 1", [bytes([answers[0] ^ 1]) + answers[1:]])
+    visits = again(tmp_path)
+    assert "the file of this stream is not what was written" in visits.refusal("REFRESH PRIVATE STREAM by_month")
+    visits.con.close()
+
+
 def test_a_damaged_file(tmp_path: Path) -> None:
     """A file that DuckDB cannot read is refused in one line."""
     begun(tmp_path).con.close()

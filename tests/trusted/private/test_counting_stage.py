@@ -172,6 +172,21 @@ def test_which_rows_take_part(unit: int | None, cells: tuple[int, int | None]) -
     assert all(list(of_cells) == ([cells] if (unit, cells) == (0, (2, 1)) else []) for of_cells in found)
 
 
+def test_which_rows_arrive() -> None:
+    """Of a stream, rows of the periods that close alone; of no unit, and of units of long texts, none.
+
+    The scan may leave out other periods before. The stage relies on nobody.
+    """
+    long = "x" * (counting_stage.LONGEST_UNIT + 1)
+    rows = f"FROM (VALUES ('a', 0), ('a', 1), ('b', 2), ('b', 3), (NULL, 1), ('{long}', 1)) AS t(dpduck_unit, cell)"
+    given = f"SELECT *, 0 AS dpduck_order {rows}"
+    for units, expected in ((True, [1, 2]), (False, [1, 1, 1, 2])):
+        sql = counting_stage.arrivals_sql(given, {"cell": 4}, AGGREGATES[:1], "cell", 1, 2, units=units)
+        with duckdb.connect(config={"threads": 1}) as connection:
+            found = connection.execute(f"SELECT cell FROM ({sql}) ORDER BY cell").fetchall()
+        assert [cell for (cell,) in found] == expected
+
+
 def test_counts_are_64_bit_integers() -> None:
     """No row decides the type: sums are taken apart into halves that fit, whatever they are."""
     for rows in ([], crowded(), [(1, 0, 0, 0, *(None,) * len(AGGREGATES), *(None,) * len(AGGREGATES))]):
