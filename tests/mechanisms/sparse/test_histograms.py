@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dpduck.database.attached import STORE_NAME
+from dpduck.mechanisms.sparse.store import SparseStore
 from tests.mechanisms.sparse.sparse import ask, fill, histogram, refused_ask
 from tests.support.clinics import Clinic
 
@@ -36,6 +38,14 @@ def test_values_are_kept_whatever_happens(open_clinic: Callable[..., Clinic], tm
     assert {key: ask(made, "h", f"['{key}']")[1] for key in first} == first
     assert ask(made, "h", "['never', 'K5']")[1] == later
     assert made.charges() == charges
+
+
+def test_the_first_value_of_a_key_stays(visits: Clinic) -> None:
+    """What was released of a key is in the store, and is given again whatever is drawn later."""
+    store = SparseStore(visits.con.cursor, STORE_NAME)
+    assert store.released("a", [7, 1 << 127], [1, 2]) == [1, 2]
+    assert store.released("a", [1 << 127, 9, 7], [5, 3, 6]) == [2, 3, 1]
+    assert store.released("b", [7], [8]) == [8], "another histogram"
 
 
 def test_answers_lie_within_their_margins(visits: Clinic) -> None:

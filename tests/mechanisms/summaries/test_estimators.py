@@ -60,6 +60,12 @@ def test_wrong_estimates_are_found() -> None:
     assert abs(raw.mean() - EXACT[:SUBSET].sum()) > 20 * raw.std() / sqrt(RUNS)
 
 
+def test_a_weight_is_at_least_the_threshold() -> None:
+    """A cell that was kept with the chance |v| / tau stands for all that were not: it weighs tau, with its sign."""
+    kept = NoisySummary(np.arange(3)[None, :], np.array([1, -2, 9]), np.zeros(3), 1)
+    assert estimated(kept, 5.0, 1, 4.0).weights.tolist() == [4.0, -4.0, 9.0]
+
+
 def without_thresholds(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int, whole: bool
 ) -> EstimatedSummary:
