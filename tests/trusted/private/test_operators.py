@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, MatrixFactor
+from dpduck.trusted.operators import Family, IdentityFactor, KroneckerQuery, MatrixFactor
 
 
 def test_a_matrix_is_applied_exactly() -> None:
@@ -55,3 +55,11 @@ def test_a_matrix_whose_norms_would_wrap_is_refused(entries: list[list[int]]) ->
     """A squared norm beyond 64 bits would wrap, and could then be a small price."""
     with pytest.raises(TypeError, match="64 bits"):
         MatrixFactor(np.array(entries, dtype=np.int64))
+
+
+def test_queries_have_coefficients_0_1_and_minus_1() -> None:
+    """A row moves the answer of a query by 1 at most, which is what its price is for."""
+    for given in ({"matrices": (np.array([[2, 0]]),)}, {"masks": np.array([[-2, 1]])}):
+        with pytest.raises(ValueError, match="0, 1 or -1"):
+            Family((0,), (2,), **given)
+    assert Family((0,), (2,), masks=np.array([[-1, 1]])).rows == 1

@@ -24,6 +24,7 @@ from dpduck.trusted.private.counting import count_exactly, job_sql
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
 from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import read_groups
+from dpduck.trusted.rows import twin_writer
 from dpduck.trusted.rows.labels import Ask, asked_of_labels
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, over_twins
@@ -206,6 +207,19 @@ def test_what_is_said_of_units_is_counted_again(damage: str) -> None:
         assert miscounted > 0
 
 
+def test_a_twin_that_says_too_little_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of the writer ends in an error, before any statement could count over its rows."""
+    right = twin_writer._rank_again
+
+    def careless(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
+        right(second, layout, twin_sql)
+        second.execute(f"UPDATE {twin_sql} SET dpduck_rows_of_unit = 1 WHERE dpduck_unit IS NOT NULL")
+
+    monkeypatch.setattr(twin_writer, "_rank_again", careless)
+    with open_stays() as connection, pytest.raises(InternalError, match="does not say of its units what it holds"):
+        prepared(connection)
+
+
 TIED = {
     "HUGEINT": ("0", "-1"),
     "DECIMAL(38,0)": ("0", "-1"),
@@ -247,6 +261,19 @@ def test_rows_that_are_alike_need_no_rank() -> None:
         found = other.execute("SELECT DISTINCT dpduck_place, dpduck_open_rows FROM same_twin ORDER BY ALL").fetchall()
         assert found == [(1, 0), (2, 0), (3, 0)]
         assert differing(connection, ["k, count(*) AS n FROM same GROUP BY k"], "same") == []
+
+
+def test_unlike_rows_of_one_place_open_their_unit() -> None:
+    """0 and -0 have one hash: the unit counts as one with rows outside of a domain, and its rows are ranked anew."""
+    with dpduck.connect() as connection:
+        connection.execute(
+            "CREATE TABLE ties AS SELECT i // 2 AS u, ['0.0'::DOUBLE, '-0.0'::DOUBLE][i % 2 + 1] AS x, 1 AS k "
+            "FROM range(100) AS r(i)"
+        )
+        policy = "PRIVACY UNIT u MAX ROWS 1, BUDGET (epsilon = 9), DOMAIN k IN (1)"
+        connection.execute(f"FROM dp($$CREATE PRIVACY POLICY ON ties ({policy})$$)")
+        other, _ = prepared(connection, "ties")
+        assert other.execute("SELECT DISTINCT dpduck_open_rows, dpduck_place FROM ties_twin").fetchall() == [(1, 1)]
 
 
 @pytest.mark.parametrize("once", [False, True])
