@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.database.attached import STORE_NAME
+from dpduck.database.attaching import STORE_NAME
 from dpduck.mechanisms.sparse.store import SparseStore
 from tests.mechanisms.sparse.sparse import ask, fill, histogram, refused_ask
 from tests.support.clinics import Clinic
