@@ -21,6 +21,7 @@ from dpduck.database.sandbox import cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
 from tests.support.alone import alone
 from tests.support.clinics import Clinic, by
+from tests.support.long import Times, in_turn
 from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
@@ -50,7 +51,8 @@ PARTS = {"values": "sampled", "slow": "slow"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds what says how much of the suite runs: all of it by default, by a fresh seed where it is a part."""
     parser.addoption("--values", type=int, default=1, help="one of so many values of tests marked sampled")
-    parser.addoption("--slow", type=int, default=1, help="one of so many functions marked slow")
+    parser.addoption("--slow", type=int, default=1, help="one of so many functions marked slow, or measured as long")
+    parser.addoption("--times", action="store_true", help="measure all functions, and list those that take long")
     parser.addoption("--sample", metavar="PART:SEED", help="one of every PART functions, with one of its values")
 
 
@@ -64,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("DPDUCK_SAMPLE", str(secrets.randbelow(10**6)))
     if not config.getoption("basetemp") and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    if config.getoption("times"):
+        config.pluginmanager.register(Times(writes=not hasattr(config, "workerinput")))
 
 
 def pytest_collection_finish() -> None:
@@ -73,7 +77,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not in the sample."""
+    """Marks what takes long as slow, and leaves out what is not in the sample."""
+    long = in_turn()
+    for item in items:
+        if item.nodeid.partition("[")[0] in long:
+            item.add_marker(pytest.mark.slow)
     names, seed = {item.nodeid for item in items}, int(os.environ["DPDUCK_SAMPLE"])
     kept = set(names)
     for option, chosen in (("values", of_values), ("slow", of_functions)):
