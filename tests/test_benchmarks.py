@@ -61,6 +61,8 @@ TINY = {
         "one": prepared.grouped(("s0",), 1.0), "two": prepared.grouped(("s1", "s2"), 1.0, "crowds")}, "PEAKS": {}}),
     "speed.server_load": Tiny(6, ("--seconds", "1", "--clients", "2"), {"VISITS": 1000, "BIG": 1000, "SEEN": 5,
         "NEW": 5}, ("duckdb_extension_quack",), "errors 0 (gate: 0)", long=True),
+    "speed.server_start": Tiny(4, ("--rounds", "1", "--clients", "2"), {"SETTLED": 0.1}, ("duckdb_extension_quack",),
+        "s (most", long=True),
     "speed.sparse": Tiny(6, (), {"ROUNDS": 1, "OCCUPIED": 100, "MOST_OCCUPIED": 1000, "SIZE": 100,
         "DENSITY_CELLS": 10**5, "COUNTY_ROWS": 4, "BLOCK": 10**4}),
     "speed.sparse_queries": Tiny(4, (), {"KEYS": 500, "ROWS": 64, "QUERIES": 5, "SPARSITY": 4, "QUESTIONS": 10,

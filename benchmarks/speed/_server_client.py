@@ -1,9 +1,12 @@
-"""One client of benchmarks/speed/server_load.py: it asks, reads at a pace or reads without a pause, and times it."""
+"""One client of benchmarks/speed/server_load.py and server_start.py: it asks, reads at a pace or reads without a pause,
+and times it. It attaches again where it has lost its server.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 
 import duckdb
 
@@ -28,10 +31,14 @@ def main(address: str, token: str, what: str, number: str, seconds: str, *extens
                 found = con.execute(question(int(number), turn) if what == "ask" else READ).fetchall()
             except duckdb.Error as error:
                 print("error", " ".join(str(error).split()))
+                with suppress(duckdb.Error):
+                    time.sleep(PACE)
+                    con.execute("DETACH DATABASE IF EXISTS clinic")
+                    con.execute(f"ATTACH '{address}' AS clinic (TOKEN '{token}')")
                 continue
             if not found:
                 print("error: no rows")
-            print("answer" if what == "ask" else "read", time.perf_counter() - begin)
+            print("answer" if what == "ask" else "read", time.perf_counter() - begin, flush=True)
             if what == "read":
                 time.sleep(PACE)
 

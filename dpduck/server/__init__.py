@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Hosts of addresses that only this machine reaches."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM: the certificate with its chain, and its private key."""
+
+    certificate: Path
+    key: Path
 
 
 def is_taken(host: str, port: int) -> bool:

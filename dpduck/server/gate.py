@@ -21,13 +21,14 @@ from dpduck.database.store_files import store_files
 from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import meant_or
 from dpduck.server.audit import Audit, kind_of
+from dpduck.server.idle_vault import IdleVault, Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Debts, GivenUp, Limits, never
 from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
 from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
-from dpduck.server.vault_client import Keeping, VaultProcess
+from dpduck.server.vault_client import VaultProcess
 from dpduck.values.errors import NOTHING_PRIVATE, BusyRefusal, DpduckError, Refusal, StoreError
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
@@ -375,12 +376,16 @@ def open_service(
     prepare: Prepare | None = None,
     vault: Vault | None = None,
     keeping: Keeping | None = None,
+    idle: IdleVault | None = None,
 ) -> Service:
-    """Opens the vault, in a process of its own unless one is given, and a public database with its private views."""
+    """Opens the vault, in a process of its own unless one is given, and a public database with its private views.
+
+    idle: a process that begins already, and opens the vault.
+    """
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
-    vault = vault or VaultProcess(database, store, keeping)
+    vault = vault or VaultProcess(database, store, keeping, idle=idle)
     try:
         public = PublicDatabase(limits, prepare=prepare)
         if isinstance(vault, VaultProcess):  # which began before, beside the public database

@@ -6,13 +6,15 @@ for work that costs time: so many at once, so many of one principal, and who wor
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from dpduck.values.errors import Refusal
 
@@ -167,6 +169,9 @@ class Places:
 FLOOR = 0.5
 """Seconds before which no new answer is given."""
 
+SECONDS = 50.0
+"""Of a SELECT around released answers, unless the server allows less."""
+
 
 def next_point(elapsed: float, floor: float) -> float:
     """Returns the first of floor, 2 floor, 4 floor, .. that is not before these seconds.
@@ -219,6 +224,15 @@ class TimeGrid:
 SWITCH_SECONDS = 0.0005
 """After which a thread lets another one have the interpreter: whoever comes back from one of the many calls of DuckDB
 in a statement waits so long for a thread that computes, and not ten times that."""
+
+
+def stand_back(kindness: int, process: int) -> None:
+    """Lets others have the processor before a process, by so many steps of nice; none of its threads gets back."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, process, kindness)
+        for thread in Path(f"/proc/{process}/task").glob("*"):  # Linux has a number for each
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), kindness)
+
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[kmgt]i?b|b)", re.IGNORECASE)
 _POWERS = "kmgt"

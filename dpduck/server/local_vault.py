@@ -25,10 +25,10 @@ from dpduck.frontend.text.names import quote_identifier
 from dpduck.frontend.text.positions import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
-from dpduck.server.limits import Places, Quota, TimeGrid
+from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
 from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
-from dpduck.server.vault import SECONDS, ReleasedRows, Reply
+from dpduck.server.vault import ReleasedRows, Reply
 from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.trusted.private.door import PAID
 from dpduck.trusted.rows.reader import SMALL_BUFFER

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dpduck.engine.macros import macros_sql, shipped_texts
 from dpduck.server import runner_process
-from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, never
+from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, never, stand_back
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows
 from dpduck.trusted.rows.workers import limit_memory
@@ -237,7 +237,7 @@ class _Runner:
         self._pipe = Connection(ours.detach())
         self._held: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self.alive, self.used, self.behind = True, False, kindness == BEHIND
-        self._nice(kindness)
+        stand_back(kindness, self.process.pid)
         threads = max(1, (os.cpu_count() or 1) // 2)
         memory = f"{limits.runner_bytes // 2**20}MiB"
         try:
@@ -294,20 +294,13 @@ class _Runner:
         """Lets everybody else have the processor first, from now on."""
         if not self.behind:
             self.behind = True
-            self._nice(BEHIND)
+            stand_back(BEHIND, self.process.pid)
 
     def kill(self) -> None:
         """Ends the process; who waits for an answer is told at once."""
         self.alive = False
         self.process.kill()
         self.process.wait()
-
-    def _nice(self, kindness: int) -> None:
-        """Makes all threads nice: Linux has a number for each."""
-        with suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, kindness)
-            for thread in Path(f"/proc/{self.process.pid}/task").glob("*"):
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), kindness)
 
     def _send(self, message: Message, table: pa.Table | None = None) -> None:
         self._pipe.send_bytes(packed(message, table))

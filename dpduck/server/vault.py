@@ -13,9 +13,6 @@ import pyarrow as pa
 from dpduck.database.cursors import Ceiling
 from dpduck.server.runner_process import Message
 
-SECONDS = 50.0
-"""Of a SELECT around released answers, unless the server allows less."""
-
 
 @dataclass(frozen=True)
 class Reply:

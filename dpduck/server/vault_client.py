@@ -1,20 +1,18 @@
-"""The public database's side of the pipe to the vault's process; starts it, and starts it again where it ended."""
+"""The public database's side of the pipe to the vault's process; opens it, and opens another one where it ended."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from dpduck.database.cursors import Ceiling
-from dpduck.server.limits import FLOOR, Quota
+from dpduck.server.idle_vault import IdleVault, Keeping, begin_idle_vault
 from dpduck.server.runner_process import Message, packed, unpacked
-from dpduck.server.vault import SECONDS, ReleasedRows, Reply, reply_from, rows_from
+from dpduck.server.vault import ReleasedRows, Reply, reply_from, rows_from
 from dpduck.values.errors import Refusal, StoreError
 
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"
@@ -34,21 +32,6 @@ WATCH = 15.0, 60.0
 """Seconds between two looks at the process, and after which one that is not well at any look is ended."""
 
 Answer = tuple[Message, pa.Table | None]
-
-
-@dataclass(frozen=True)
-class Keeping:
-    """What the vault's process keeps to. floor: seconds before which no new answer is given. memory: bytes; 0 for all.
-    seconds: of a SELECT around released answers. engines: that are attached, as name=address.
-
-    The process may have that much beside what it begins with: the operating system refuses it more.
-    """
-
-    quota: Quota = field(default_factory=Quota)
-    floor: float = FLOOR
-    memory: int = 0
-    seconds: float = SECONDS
-    engines: tuple[str, ...] = ()
 
 
 class _Ended(StoreError):
@@ -64,8 +47,12 @@ class VaultProcess:
         store: Path | None = None,
         keeping: Keeping | None = None,
         watch: tuple[float, float] = WATCH,
+        idle: IdleVault | None = None,
     ) -> None:
-        self._arguments = [str(database), "" if store is None else str(store), json.dumps(asdict(keeping or Keeping()))]
+        """idle: a process that begins already. Then another one always waits, for when the vault dies."""
+        told = {"database": str(database), "store": None if store is None else str(store)}
+        self._opening = packed({**told, "keeping": asdict(keeping or Keeping())})
+        self._idle, self._keeps_idle = idle, idle is not None
         self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._waiting, self._ended = dict[int, Future[Answer]](), threading.Event()
@@ -110,6 +97,7 @@ class VaultProcess:
     def close(self) -> None:
         """Ends the process once its releases at work are finished."""
         self._closing.set()
+        self._end_idle()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that reads
         with suppress(subprocess.TimeoutExpired):
@@ -162,6 +150,9 @@ class VaultProcess:
         """
         well, process = time.monotonic(), self._process
         while not self._closing.wait(every):
+            if self._is_ready:
+                with self._lock:
+                    self._keep_idle()
             if self._process is not process or not self._is_ready or self._process.poll() is not None:
                 well, process = time.monotonic(), self._process
                 continue
@@ -172,17 +163,36 @@ class VaultProcess:
                 process.kill()
 
     def _begin(self) -> None:
-        """Starts the process, and does not wait until it is ready."""
-        self._socket, theirs = socket.socketpair()
+        """Tells a process what to open, the one that waits or a new one, and does not wait until it is ready."""
+        idle, self._idle = self._idle, None
+        if idle is not None and not idle.alive:
+            idle.end()
+            idle = None
+        idle = idle or begin_idle_vault()
+        self._process, self._socket = idle.process, idle.socket
         # A process that reads nothing any more is found out by whoever asks it, who holds the lock.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_PATIENCE), 0))
         self._pipe = Connection(os.dup(self._socket.fileno()))
         # Each process has its own: the thread that sees the old one end must not end what the new one was asked.
         self._waiting, self._ended = {}, threading.Event()
         self._is_ready = False
-        command = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno()), *self._arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))  # noqa: S603
-        theirs.close()
+        with suppress(OSError):  # one that has just ended: whoever waits for it is told
+            self._pipe.send_bytes(self._opening)
+
+    def _keep_idle(self) -> None:
+        """Begins a process that waits, where there is none."""
+        if not self._keeps_idle or (self._idle is not None and self._idle.alive):
+            return
+        self._end_idle()
+        with suppress(OSError):  # the system has no room for it
+            self._idle = begin_idle_vault()
+        if self._closing.is_set():  # meanwhile
+            self._end_idle()
+
+    def _end_idle(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            idle.end()
 
     def _require_ready(self) -> None:
         """Waits for the first message of the process, once."""
@@ -200,6 +210,7 @@ class VaultProcess:
             self._pipe.close()
             raise StoreError(str(message["failed"]))
         self._is_ready = True
+        self._keep_idle()
         threading.Thread(target=self._listen, args=(self._pipe, self._waiting, self._ended), daemon=True).start()
 
     def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:

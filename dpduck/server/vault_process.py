@@ -1,4 +1,4 @@
-"""The vault as a process of its own: python -m dpduck.server.vault_process FD DATABASE STORE KEEPING.
+"""The vault as a process of its own: python -m dpduck.server.vault_process FD. The first message says what it opens.
 
 A slow release, or one that brings its process down, then stops no reader of released tables; and the process that
 clients talk to holds no private row. It ends when the other end of its pipe is closed, however that happens, after
@@ -8,7 +8,6 @@ the releases at work are finished: what was charged is not wasted.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import queue
 import signal
@@ -24,7 +23,7 @@ from typing import Any
 
 from dpduck.database.store_files import store_files
 from dpduck.engine.macros import UNEXPECTED
-from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid
+from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, stand_back
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path
 from dpduck.server.owner_door import OwnerDoor
@@ -42,30 +41,35 @@ MOST_AT_ONCE = 128
 """Messages at work: twice the statements that the server lets in, since releases go on that nobody waits for."""
 
 _ATTEMPTS, _PAUSE = 40, 0.25
-_OPENING, _SILENT = 20.0, 1.0
+_OPENING, _SILENT, _LOOK_AGAIN = 20.0, 1.0, 0.1
 _LAST_RELEASES = 40.0
 
 
 def main(arguments: list[str]) -> int:
     """Serves one pipe until it is closed."""
-    descriptor, database, store, keeping = arguments
+    (descriptor,) = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the other end decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.nice(KINDNESS)
     sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o077)  # what DuckDB writes beside the store says what is in it
     pipe = Connection(int(descriptor))
-    if not json.loads(keeping)["engines"]:  # whose client needs it
+    try:
+        told, _ = unpacked(pipe.recv_bytes())
+    except (EOFError, OSError):  # the server has ended, and needed no vault or no other one
+        return 0
+    database, store, keeping = Path(told["database"]), told["store"] and Path(told["store"]), told["keeping"]
+    if not keeping["engines"]:  # whose client needs it
         do_without_pandas()
     try:
-        vault = _opened(Path(database), Path(store) if store else None, json.loads(keeping))
+        vault = _opened(database, store, keeping)
     except DpduckError as error:
         pipe.send_bytes(packed({"failed": str(error)}))
         return 1
-    crew, memory = Crew(), json.loads(keeping)["memory"]
-    if memory:
-        limit_memory(memory)
-    path = door_path(store_files(Path(database), Path(store) if store else None))
+    stand_back(os.nice(0) + KINDNESS, os.getpid())  # whoever waits for the vault to open waits for nobody else
+    crew = Crew()
+    if keeping["memory"]:
+        limit_memory(keeping["memory"])
+    path = door_path(store_files(database, store))
     door = None if path is None else OwnerDoor(vault, path)
     end_at_once()
     with suppress(BrokenPipeError):  # the server was refused its address meanwhile; what follows ends at once
@@ -201,7 +205,7 @@ def _opened(database: Path, store: Path | None, keeping: dict[str, Any]) -> Loca
                 silent, of = False, "the store of " * str(error).startswith("the store")
                 name = f"{of}{database.name}"
                 sys.stderr.write(f"waiting up to {_OPENING:g} s for {name}, which another process may have open\n")
-            time.sleep(_PAUSE)
+            time.sleep(_LOOK_AGAIN)
 
 
 if __name__ == "__main__":

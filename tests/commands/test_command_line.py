@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from dpduck.commands import printing, serving
+from dpduck.commands import listening, printing
 from dpduck.commands.command_line import main
 from dpduck.values.errors import StoreError
 
@@ -349,7 +349,7 @@ def test_told_to_end_while_it_starts(clinic: Path, monkeypatch: pytest.MonkeyPat
         signal.raise_signal(signal.SIGTERM)
         raise StoreError("the vault's process could not start")
 
-    monkeypatch.setattr(serving, "open_service", told)
+    monkeypatch.setattr(listening, "open_service", told)
     try:
         result = run("serve", clinic, "--listen", "none", "--flight-sql")
     finally:

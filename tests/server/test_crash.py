@@ -22,8 +22,9 @@ import dpduck
 from dpduck.engine.connection import verify_store
 from dpduck.server import vault_client
 from dpduck.server.gate import open_service
+from dpduck.server.idle_vault import Keeping, begin_idle_vault
 from dpduck.server.limits import Limits
-from dpduck.server.vault_client import Keeping, VaultProcess
+from dpduck.server.vault_client import VaultProcess
 from dpduck.trusted.ledger.copies import POSITION
 from dpduck.values.errors import DpduckError
 from tests.server.served import NoAudit, add_principals, count, make_clinic
@@ -144,6 +145,32 @@ def counter(folder: Path) -> int:
     with closing(sqlite3.connect(f"file:{folder / 'clinic_private_secrets'}?mode=ro", uri=True)) as secrets:
         (value,) = secrets.execute("SELECT value FROM secrets WHERE name = ?", [POSITION]).fetchone()
     return int(json.loads(value)["counter"])
+
+
+@pytest.mark.slow
+def test_a_process_that_waits_takes_the_place_of_a_vault(tmp_path: Path, state_directory: Path) -> None:
+    """The vault dies: what has imported everything already opens the store, and another one begins to wait.
+
+    Where that is killed too, a new process is begun: nobody is told of either.
+    """
+    database = make_clinic(tmp_path)
+    add_principals(database)
+    vault = VaultProcess(database, idle=begin_idle_vault())
+    try:
+        vault.wait()
+        for killed_too in (False, True):
+            first, waiting = vault._process, vault._idle
+            assert waiting is not None and waiting.process.pid != first.pid
+            for process in [first, waiting.process] if killed_too else [first]:
+                process.kill()
+                process.wait()
+            assert vault.ask("bob", "budget", None, 60.0).key is not None
+            assert (vault._process is waiting.process) is not killed_too
+            assert vault._idle is not None and vault._idle.process not in (vault._process, waiting.process)
+        last = vault._idle
+    finally:
+        vault.close()
+    assert vault._process.returncode == 0 and last is not None and not last.alive, "nothing is left"
 
 
 @pytest.mark.slow

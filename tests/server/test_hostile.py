@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.commands.serving import BESIDE
+from dpduck.commands.listening import BESIDE
 from dpduck.engine.connection import verify_store
 from dpduck.publish.postgres import load_extension
 from dpduck.server.limits import Limits, parse_size

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import socket
 import subprocess
 import sys
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from dpduck.server import vault_process
-from dpduck.server.vault_client import Keeping
+from dpduck.server.idle_vault import Keeping, begin_idle_vault
+from dpduck.server.runner_process import packed
 from dpduck.values.errors import StoreError
 from tests.server.served import add_principals, make_clinic, serving_flight
+from tests.server.shell import eventually
 from tests.server.test_crash import children
 
 ENGINE = (
@@ -31,11 +33,47 @@ ENGINE = (
 
 def test_the_process_that_clients_talk_to_imports_no_engine() -> None:
     """dpduck serve begins in half of the time of an import of dpduck's engine, which its vault imports alone."""
-    asked = "import dpduck.commands.serving, sys; print(*sys.modules)"
+    asked = "import dpduck.commands.listening, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     modules = done.stdout.split()
     assert "dpduck.server.gate" in modules
     assert [name for name in modules if name.startswith((*ENGINE, "scipy"))] == []
+
+
+BEGINS = """
+import subprocess, sys
+def begin(command, **_options):
+    print(command[2], *sys.modules)
+    raise SystemExit
+subprocess.Popen = begin
+from dpduck.commands.command_line import main
+main(["serve", sys.argv[1]])
+"""
+FRONT = ("dpduck.server.gate", "dpduck.server.quack", "dpduck.server.flight", "dpduck.server.web", "pyarrow.flight")
+
+
+def test_the_vault_begins_before_the_command_imports_what_it_serves_with(tmp_path: Path) -> None:
+    """The first process of dpduck serve is its vault's, which imports beside it: neither waits for the other."""
+    database = tmp_path / "clinic.duckdb"
+    database.touch()
+    done = subprocess.run([sys.executable, "-c", BEGINS, str(database)], capture_output=True, text=True, check=True)
+    begun, *modules = done.stdout.split()
+    assert begun == "dpduck.server.vault_process" and "dpduck.server.idle_vault" in modules
+    assert [name for name in modules if name.startswith((*ENGINE, *FRONT, "scipy"))] == []
+
+
+def test_an_idle_vault_holds_nothing(tmp_path: Path) -> None:
+    """A process that waits has no file of anybody's open, and ends without a word when its server is gone."""
+    idle = begin_idle_vault()
+    try:
+        idle.socket.setblocking(False)
+        assert eventually(lambda: "duckdb" in Path(f"/proc/{idle.process.pid}/maps").read_text())
+        opened = [str(file.readlink()) for file in Path(f"/proc/{idle.process.pid}/fd").iterdir()]
+        assert [name for name in opened if ".duckdb" in name or "_secrets" in name] == []
+        idle.socket.shutdown(socket.SHUT_RDWR)
+        assert idle.process.wait(60) == 0
+    finally:
+        idle.end()
 
 
 def test_the_engine_is_imported_when_it_is_asked_for() -> None:
@@ -60,9 +98,9 @@ def test_scipy_is_imported_part_by_part_when_it_is_used() -> None:
 def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, state_directory: Path) -> None:
     """Where a server is refused its address before its vault is ready, its one line is all that is printed."""
     ours, theirs = socket.socketpair()
-    keeping = [str(make_clinic(tmp_path)), "", json.dumps(asdict(Keeping()))]
-    words = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno()), *keeping]
-    ours.close()
+    told = {"database": str(make_clinic(tmp_path)), "store": None, "keeping": asdict(Keeping())}
+    Connection(ours.detach()).send_bytes(packed(told))  # and is closed
+    words = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno())]
     done = subprocess.run(words, capture_output=True, text=True, check=False, pass_fds=(theirs.fileno(),))
     theirs.close()
     assert done.returncode == 0 and "Traceback" not in done.stderr

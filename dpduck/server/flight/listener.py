@@ -12,14 +12,12 @@ import binascii
 import functools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
-from dpduck.server import LOOPBACK, is_taken
+from dpduck.server import LOOPBACK, Tls, is_taken
 from dpduck.server.flight.catalog import catalog_table
 from dpduck.server.flight.statements import Message, Statements, read_any, write_any
 from dpduck.server.gate import UNEXPECTED, Service
@@ -36,14 +34,6 @@ _ACTIONS = {
     "ClosePreparedStatement": "forget a statement",
 }
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Tls:
-    """Files in PEM: the certificate with its chain, and its private key."""
-
-    certificate: Path
-    key: Path
 
 
 class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]

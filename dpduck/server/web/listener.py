@@ -17,8 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import StreamRequestHandler
 from typing import Any
 
-from dpduck.server import LOOPBACK
-from dpduck.server.flight.listener import Tls
+from dpduck.server import LOOPBACK, Tls
 from dpduck.server.gate import Service
 from dpduck.server.limits import Limits
 from dpduck.server.web.pages import Pages

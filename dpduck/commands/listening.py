@@ -1,0 +1,156 @@
+"""Listens for clients until the process is told to end: what dpduck serve imports while its vault begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from dpduck.database.store_files import store_files
+from dpduck.server import Tls
+from dpduck.server.audit import AuditFile
+from dpduck.server.flight.listener import FlightListener
+from dpduck.server.gate import Service, open_service
+from dpduck.server.idle_vault import IdleVault, Keeping
+from dpduck.server.limits import Limits
+from dpduck.server.quack import QuackListener
+from dpduck.server.web.listener import WebListener, page_address
+from dpduck.trusted.rows.workers import limit_memory
+from dpduck.values.errors import DpduckError, Refusal, StoreError
+
+BESIDE = 6 * 2**30
+"""Bytes that the server's process may have beside its database: messages, rows on their way, and the stack of a thread
+for each connection, which counts whole (8 MiB) however little of it is used."""
+
+LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
+"""Seconds for releases at work, then for connections, when the server is told to end."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where to listen. quack, flight, web: addresses, None for not at all. in_the_clear: without TLS beyond here.
+
+    origin: under which browsers see the page, where a proxy is before it.
+    """
+
+    quack: str | None
+    flight: str | None
+    web: str | None
+    tls: Tls | None
+    in_the_clear: bool
+    origin: str | None
+
+
+def listen(
+    database: Path,
+    store: Path | None,
+    listening: Listening,
+    limits: Limits,
+    keeping: Keeping,
+    audit: Path | None,
+    idle: IdleVault,
+    ended: threading.Event,
+    again: threading.Event,
+) -> None:
+    """Serves until `ended`. audit: of the log, None for beside the store. idle: a process that opens the vault.
+
+    again: set whenever the log goes on in a new file.
+    """
+    path = audit or audit_path(database, store)
+    log = AuditFile(path)
+    quack = None if listening.quack is None else QuackListener(listening.quack, log, limits, listening.in_the_clear)
+    _require_addresses(listening)
+    try:
+        prepare = None if quack is None else quack.prepare
+        service = open_service(database, store, log, limits, prepare=prepare, keeping=keeping, idle=idle)
+    except DpduckError:
+        log.close()
+        if ended.is_set():  # whoever told this process to end may have told the vault's, which was starting, too
+            return
+        raise
+    limit_memory(limits.memory + BESIDE)
+    closing: list[Callable[[], None]] = []
+    try:
+        if quack is not None and not ended.is_set():
+            click.echo(quack.open(service.public, service.gate, service.book))
+            closing.append(quack.close)
+        _open_others(listening, service, limits, closing, ended)
+        _say_what_is_served(service, path)
+        while not ended.wait(1.0):
+            if again.is_set():
+                again.clear()
+                log.reopen()
+            with suppress(DpduckError):  # of what the owner makes or drops meanwhile: the next statement says it
+                service.gate.sync()
+    finally:
+        _end(service, closing)
+
+
+def _open_others(
+    listening: Listening,
+    service: Service,
+    limits: Limits,
+    closing: list[Callable[[], None]],
+    ended: threading.Event,
+) -> None:
+    """Listens over Flight SQL and for browsers too. closing: what ends each listener, for those that are open."""
+    if listening.flight is not None and not ended.is_set():
+        flight = FlightListener(listening.flight, service, limits, listening.tls)
+        click.echo(flight.address)
+        closing.append(flight.close)
+    if listening.web is not None and not ended.is_set():
+        page = WebListener(listening.web, service, limits, listening.tls, listening.origin)
+        click.echo(page.address)
+        if page.warning:
+            click.echo(page.warning, err=True)
+        closing.append(page.close)
+
+
+def _require_addresses(listening: Listening) -> None:
+    """Refuses what cannot be listened on before a vault is started for nothing."""
+    if listening.quack is None and listening.flight is None and listening.web is None:
+        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
+    if listening.web is not None:
+        page_address(listening.web, listening.tls, listening.origin)
+
+
+def _say_what_is_served(service: Service, path: Path) -> None:
+    names = [principal.name for principal in service.book.all()]
+    shown = ", ".join(names) if names else "nobody yet: dpduck principal add DATABASE NAME prints a token"
+    click.echo(f"principals: {shown}")
+    click.echo(f"audit log: {path}")
+    for view in service.gate.left_out():
+        click.echo(f"left out, for want of memory: {view}")
+    sys.stdout.flush()
+
+
+def _end(service: Service, closing: list[Callable[[], None]]) -> None:
+    """Ends what is at work, in a bounded time; the process ends with status 0 whatever clients do meanwhile."""
+    idle = service.gate.end(LAST_STATEMENTS)
+    threads = [threading.Thread(target=close, daemon=True) for close in closing]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LAST_CONNECTIONS)
+    if idle and not any(thread.is_alive() for thread in threads):
+        service.close()
+        return
+    # threads of connections are still inside DuckDB, which cannot be closed around them
+    service.vault.close()
+    service.audit.close()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def audit_path(database: Path, store: Path | None) -> Path:
+    """Returns the default path of the audit log: beside the store."""
+    files = store_files(database, store)
+    if files.store is None:
+        raise StoreError("a store in memory is not served; accepted: a store in a file")
+    return files.store.with_name(f"{files.store.stem}_audit.jsonl")
