@@ -12,7 +12,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
-from dpduck.server.limits import FLOOR, SECONDS, Quota
+from dpduck.server.limits import FLOOR, SECONDS, Quota, stand_back
+
+KINDNESS = 5
+"""How far a vault stands back behind readers for the processor, in steps of nice."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,11 @@ class IdleVault:
         self.socket.close()
 
 
-def begin_idle_vault() -> IdleVault:
+def begin_idle_vault(kindness: int | None = None) -> IdleVault:
     """Starts a process, and does not wait until it has imported anything. It ends when its pipe is closed.
 
-    It has a process group of its own: Ctrl-C reaches the server alone, which decides.
+    kindness: how far it stands back already, where nobody waits for it. It has a process group of its own: Ctrl-C
+    reaches the server alone, which decides.
     """
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno())]
@@ -65,4 +69,6 @@ def begin_idle_vault() -> IdleVault:
         raise
     finally:
         theirs.close()
+    if kindness is not None:
+        stand_back(kindness, process.pid)
     return IdleVault(process, ours)

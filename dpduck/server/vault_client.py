@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpduck.database.cursors import Ceiling
-from dpduck.server.idle_vault import IdleVault, Keeping, begin_idle_vault
+from dpduck.server.idle_vault import KINDNESS, IdleVault, Keeping, begin_idle_vault
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows, Reply, reply_from, rows_from
 from dpduck.values.errors import Refusal, StoreError
@@ -30,6 +30,9 @@ _PATIENCE = 60.0
 _LAST_RELEASES = 45.0
 WATCH = 15.0, 60.0
 """Seconds between two looks at the process, and after which one that is not well at any look is ended."""
+
+IDLE_AFTER = 5.0
+"""Seconds after which a process begins that waits beside a vault: its imports take nothing from the first answers."""
 
 Answer = tuple[Message, pa.Table | None]
 
@@ -50,7 +53,8 @@ class VaultProcess:
         idle: IdleVault | None = None,
     ) -> None:
         """idle: a process that begins already. Then another one always waits, for when the vault dies."""
-        told = {"database": str(database), "store": None if store is None else str(store)}
+        self._kindness = os.nice(0) + KINDNESS
+        told = {"database": str(database), "store": None if store is None else str(store), "kindness": self._kindness}
         self._opening = packed({**told, "keeping": asdict(keeping or Keeping())})
         self._idle, self._keeps_idle = idle, idle is not None
         self._lock, self._again = threading.Lock(), threading.Lock()
@@ -151,8 +155,7 @@ class VaultProcess:
         well, process = time.monotonic(), self._process
         while not self._closing.wait(every):
             if self._is_ready:
-                with self._lock:
-                    self._keep_idle()
+                self._keep_idle()
             if self._process is not process or not self._is_ready or self._process.poll() is not None:
                 well, process = time.monotonic(), self._process
                 continue
@@ -181,13 +184,14 @@ class VaultProcess:
 
     def _keep_idle(self) -> None:
         """Begins a process that waits, where there is none."""
-        if not self._keeps_idle or (self._idle is not None and self._idle.alive):
-            return
-        self._end_idle()
-        with suppress(OSError):  # the system has no room for it
-            self._idle = begin_idle_vault()
-        if self._closing.is_set():  # meanwhile
+        with self._lock:
+            if not self._keeps_idle or (self._idle is not None and self._idle.alive):
+                return
             self._end_idle()
+            with suppress(OSError):  # the system has no room for it
+                self._idle = begin_idle_vault(self._kindness)
+            if self._closing.is_set():
+                self._end_idle()
 
     def _end_idle(self) -> None:
         idle, self._idle = self._idle, None
@@ -210,7 +214,10 @@ class VaultProcess:
             self._pipe.close()
             raise StoreError(str(message["failed"]))
         self._is_ready = True
-        self._keep_idle()
+        if self._keeps_idle:
+            later = threading.Timer(IDLE_AFTER, self._keep_idle)
+            later.daemon = True
+            later.start()
         threading.Thread(target=self._listen, args=(self._pipe, self._waiting, self._ended), daemon=True).start()
 
     def _listen(self, pipe: Connection, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:

@@ -33,9 +33,6 @@ from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import DpduckError, StoreError
 from dpduck.values.no_pandas import do_without_pandas
 
-KINDNESS = 5
-"""How far releases stand back behind readers for the processor, in steps of nice."""
-
 TOO_MUCH = "the server does too much at once; accepted: the same statement later"
 MOST_AT_ONCE = 128
 """Messages at work: twice the statements that the server lets in, since releases go on that nobody waits for."""
@@ -65,7 +62,7 @@ def main(arguments: list[str]) -> int:
     except DpduckError as error:
         pipe.send_bytes(packed({"failed": str(error)}))
         return 1
-    stand_back(os.nice(0) + KINDNESS, os.getpid())  # whoever waits for the vault to open waits for nobody else
+    stand_back(told["kindness"], os.getpid())  # not before: whoever waits for the vault waits for nobody else
     crew = Crew()
     if keeping["memory"]:
         limit_memory(keeping["memory"])

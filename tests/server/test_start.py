@@ -98,7 +98,7 @@ def test_scipy_is_imported_part_by_part_when_it_is_used() -> None:
 def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, state_directory: Path) -> None:
     """Where a server is refused its address before its vault is ready, its one line is all that is printed."""
     ours, theirs = socket.socketpair()
-    told = {"database": str(make_clinic(tmp_path)), "store": None, "keeping": asdict(Keeping())}
+    told = {"database": str(make_clinic(tmp_path)), "store": None, "kindness": 0, "keeping": asdict(Keeping())}
     Connection(ours.detach()).send_bytes(packed(told))  # and is closed
     words = [sys.executable, "-m", "dpduck.server.vault_process", str(theirs.fileno())]
     done = subprocess.run(words, capture_output=True, text=True, check=False, pass_fds=(theirs.fileno(),))
