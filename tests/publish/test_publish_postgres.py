@@ -28,7 +28,8 @@ PATIENCE = 600  # seconds
 ODD = "CREATE PRIVATE VIEW odd OPTIONS (epsilon = 1) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward"
 ODD_TYPES = (
     "CREATE TABLE odd AS SELECT ward, {'a': n, 'b': [ward]} AS nested, CAST('x' AS ENUM ('x', 'y')) AS choice, "
-    "CAST(9007199254740993 AS HUGEINT) AS huge, CAST(7 AS UBIGINT) AS big, DATE '2026-01-01' AS day, 1.25 AS price FROM plain"
+    "CAST(9007199254740993 AS HUGEINT) AS huge, CAST(7 AS UBIGINT) AS big, DATE '2026-01-01' AS day, 1.25 AS price "
+    "FROM plain"
 )
 """Types and numbers that releases have seldom or not at all, put into the closed store by hand."""
 
