@@ -1,11 +1,13 @@
 """The command line."""
 
+import csv
 import json
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import duckdb
@@ -140,6 +142,9 @@ def test_other_shapes(clinic: Path, shape: str) -> None:
     result = run("budget", clinic, "--format", shape)
     assert "remaining" in result.stdout
     assert ("│" in result.stdout) == (shape == "box")
+    listed = list(csv.reader(StringIO(run("ledger", clinic, "--format", "csv").stdout)))
+    assert len({len(row) for row in listed}) == 1, "a text with commas is one column"
+    assert any("," in cell for cell in listed[1])
 
 
 def test_a_refusal_is_one_line_and_status_one(clinic: Path) -> None:
