@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -61,10 +60,18 @@ MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 times. That what is written is written before it is looked at is tested by kills, which a file system survives."""
 
 
+def has_room(folder: Path) -> bool:
+    """Whether the suite's files fit into a folder, and programs among them may run."""
+    if not os.access(folder, os.W_OK):
+        return False
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Chooses a seed before xdist starts its workers, which all collect the same, and where temporary files lie."""
     os.environ.setdefault("DPDUCK_SAMPLE", str(secrets.randbelow(10**6)))
-    if not config.getoption("basetemp") and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    if not config.getoption("basetemp") and has_room(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if config.getoption("times"):
         config.pluginmanager.register(Times(writes=not hasattr(config, "workerinput")))
