@@ -97,13 +97,15 @@ demo: $(RUNTIME)
 QUICK := tests/values tests/algebra tests/frontend tests/test_house.py tests/test_import_direction.py \
   tests/test_reading_list.py
 
-quick: $(DEVELOPMENT)
-	$(ALONE_ON_A_CORE) $(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(QUICK) --ignore=tests/frontend/test_golden.py
-
-# pytest fails by itself when it finds no test at all.
 # What takes long is tried in turn, by a fresh seed that is printed; `make test PARTS=` runs all of it. What finds a
 # planted fault (tests/planted) is in every run.
 PARTS ?= --values 6 --slow 8
+
+quick: $(DEVELOPMENT)
+	$(ALONE_ON_A_CORE) $(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(PARTS) $(QUICK) \
+	  --ignore=tests/frontend/test_golden.py
+
+# pytest fails by itself when it finds no test at all.
 test: $(DEVELOPMENT)
 	$(ALONE_ON_A_CORE) $(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(PARTS) --durations=10
 
@@ -121,7 +123,7 @@ ALONE := $(patsubst %,trusted/private/test_%,chosen_buckets count_sketch exact_c
   $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan)
 COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals sum_coverage) \
   mechanisms/keys/test_key_coverage
-RULES := test_papers test_benchmarks test_house test_import_direction test_reading_list
+RULES := test_papers test_benchmarks test_house test_import_direction test_reading_list test_faults test_long
 ONCE := $(NEVER:%=--ignore=tests/%) $(patsubst %,--ignore=tests/%.py,$(ALONE) $(COVERAGE) $(RULES))
 
 # PART=3: of every three test functions one, with one set of its values, by a fresh seed, which is printed.
