@@ -20,7 +20,7 @@ from dpduck.database.sandbox import cast_texts
 from dpduck.trusted.rows.workers import Worker, Workers
 from tests.support.alone import alone
 from tests.support.clinics import Clinic, by
-from tests.support.long import Times, in_turn
+from tests.support.long import Times, in_turn, of_every_change
 from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
@@ -51,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds what says how much of the suite runs: all of it by default, by a fresh seed where it is a part."""
     parser.addoption("--values", type=int, default=1, help="one of so many values of tests marked sampled")
     parser.addoption("--slow", type=int, default=1, help="one of so many functions marked slow, or measured as long")
+    parser.addoption(
+        "--change", action="store_true", help="all kills at any step and the auditor's search, whatever part"
+    )
     parser.addoption("--times", action="store_true", help="measure all functions, and list those that take long")
     parser.addoption("--sample", metavar="PART:SEED", help="one of every PART functions, with one of its values")
 
@@ -94,6 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for option, chosen in (("values", of_values), ("slow", of_functions)):
         marked = [item.nodeid for item in items if item.get_closest_marker(PARTS[option])]
         kept -= set(marked) - chosen(marked, config.getoption(option), seed)
+    if config.getoption("change"):
+        kept |= {name for name in names if of_every_change(name)}
     if given := config.getoption("--sample"):
         kept &= one_of_each(sorted(names), *map(int, given.split(":")))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])

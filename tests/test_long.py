@@ -8,7 +8,7 @@ import pytest
 
 from tests.planted.faults import faults
 from tests.support.alone import SEED, alone
-from tests.support.long import LONG, in_turn, listed
+from tests.support.long import LONG, in_turn, listed, of_every_change
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,3 +36,12 @@ def test_a_failure_says_how_it_is_run_alone() -> None:
     ]
     (line,) = alone(reports)
     assert line.startswith("alone: DPDUCK_SEARCH_SEED=0a1b ") and line.endswith(" -m pytest -n 0 'a.py::one[x y]'")
+
+
+def test_kills_are_of_every_change() -> None:
+    """Of releases, the ledger, streams, sessions and preparing; and the auditor's search."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    kept = {path.name for path, text in texts.items() if "def test_a_kill_at_any_" in text}
+    assert kept >= {"test_release_kill.py", "test_ledger_kill.py", "test_stream_kill.py", "test_session_kill.py"}
+    assert of_every_change("tests/auditor/test_search.py::test_a_search_with_a_fresh_seed_finds_nothing")
+    assert not of_every_change("tests/server/test_quotas.py::test_releases_of_one_are_bounded")

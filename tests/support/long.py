@@ -40,6 +40,11 @@ def in_turn() -> set[str]:
     return {name for name in listed() if name not in found_by and name.partition("::")[0] not in ALWAYS}
 
 
+def of_every_change(name: str) -> bool:
+    """Tells whether a test is in every `.ci/run`: kills at any step, and the auditor's search with a fresh seed."""
+    return "::test_a_kill_at_any_" in name or name.startswith("tests/auditor/test_search.py::")
+
+
 def write(seconds: dict[str, float]) -> None:
     """Writes the list anew: those that take long, the longest first."""
     rows = sorted(
