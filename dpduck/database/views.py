@@ -14,7 +14,7 @@ from dpduck.database.cursors import Caller
 from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease
 from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.values.errors import PermissionRefusal, Refusal
 
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")

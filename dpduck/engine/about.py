@@ -33,7 +33,7 @@ from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic
 from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
 from dpduck.frontend.text.names import TableName, fold
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.certificate import certificate_sql
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.prices import drowned, errors_listing, priced, worst_of

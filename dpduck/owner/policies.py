@@ -24,7 +24,7 @@ from dpduck.frontend.statements.kinds import (
     UnitClause,
 )
 from dpduck.frontend.text.names import TableName, fold, quote_text, require_plain_names
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.owner.domains import build_clamp, build_domain, column_of, notes, spread
 from dpduck.owner.periods import (
     budget_of,

@@ -19,7 +19,7 @@ import duckdb
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.database.store_files import store_files
 from dpduck.frontend.text.names import fold, quote_text
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.server.audit import Audit, kind_of
 from dpduck.server.idle_vault import IdleVault, Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect

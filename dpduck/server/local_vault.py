@@ -22,7 +22,7 @@ from dpduck.engine.connection import attach_known, load
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import OWNER, called, engine_of
 from dpduck.frontend.text.names import quote_identifier
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
 from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid

@@ -16,8 +16,8 @@ from typing import Any
 
 import duckdb
 
-from dpduck.frontend.text.dialect import position_in
 from dpduck.frontend.text.names import fold
+from dpduck.frontend.text.words import position_in
 from dpduck.values.errors import PermissionRefusal, Position, Refusal
 
 Tree = dict[str, Any]

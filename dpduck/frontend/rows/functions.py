@@ -12,7 +12,8 @@ from math import ceil
 
 from sqlglot import exp
 
-from dpduck.frontend.text.positions import meant, refusal, word_of
+from dpduck.frontend.text.positions import refusal, word_of
+from dpduck.frontend.text.words import meant
 from dpduck.values.errors import Refusal
 
 STRUCTURE: tuple[type[exp.Expr], ...] = (

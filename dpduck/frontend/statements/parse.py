@@ -30,9 +30,9 @@ from dpduck.frontend.text.dialect import (
     PrivateDuckDB,
     TokenReader,
     bounded_tokens,
-    position_in,
 )
 from dpduck.frontend.text.positions import note_positions, refuse_deprecated, refuse_wrapped
+from dpduck.frontend.text.words import position_in
 from dpduck.values.errors import InternalError, Position, Refusal
 
 KEYWORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SELECT", "UNION", "JOIN")

@@ -21,6 +21,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
 from dpduck.frontend.text.names import HOLE, TableName, quote_text
+from dpduck.frontend.text.words import position_in
 from dpduck.values.errors import Position, Refusal
 
 MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
@@ -136,12 +137,6 @@ _QUOTED = {
     kind for kind in TokenType if kind.name == "IDENTIFIER" or kind.name.endswith("STRING")
 }  # everything else is a word or a sign, which DuckDB may split where sqlglot does not
 _PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
-
-
-def position_in(text: str, offset: int) -> Position:
-    """Returns the line and column, from 1, of a character offset in the text."""
-    before = text[:offset]
-    return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
 def bounded_tokens(text: str) -> list[Token]:

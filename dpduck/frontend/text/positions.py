@@ -14,7 +14,8 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.frontend.text.dialect import START, TokenReader, position_in
+from dpduck.frontend.text.dialect import START, TokenReader
+from dpduck.frontend.text.words import position_in
 from dpduck.values.errors import Position, Refusal
 
 _LINE, _COLUMN, _WORD = "dpduck_line", "dpduck_column", "dpduck_word"
@@ -153,27 +154,6 @@ def nearest(name: str, known: Sequence[str]) -> str:
     first = next((one for one in known if near and one.lower() == near[0]), "")
     shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
     return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
-
-
-def meant(name: str, known: Sequence[str]) -> str:
-    """Returns the known name that a name is a slip of, "" where none is near.
-
-    >>> meant("coutn", ["sum", "count"])
-    'count'
-    """
-    spelled = {one.lower(): one for one in known}
-    near = get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.75)
-    return spelled[near[0]] if near and near[0] != name.lower() else ""
-
-
-def meant_or(name: str, known: Sequence[str], otherwise: str) -> str:
-    """Says what is accepted in place of a name: the known one that may have been meant, and what else there is.
-
-    >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
-    'cube (did you mean that?), or a name of dp_releases()'
-    """
-    near = meant(name, known)
-    return f"{near} (did you mean that?), or {otherwise}" if near else otherwise
 
 
 MOST_OPTIONS = 28

@@ -25,7 +25,7 @@ from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.planning.recovery.curved import (
     Covariances,
     covariances_from_text,

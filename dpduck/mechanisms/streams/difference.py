@@ -20,7 +20,7 @@ from dpduck.frontend.select.outer import default_name
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.streams.store import Named, StreamStore, closings
 from dpduck.mechanisms.streams.strategies import StreamPlan, Told, plan_from_facts
 from dpduck.planning.recovery.intervals import JUMPY, sum_margin

@@ -23,7 +23,7 @@ from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
 from dpduck.frontend.text.names import fold, quote_text
-from dpduck.frontend.text.positions import meant_or
+from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional, kept_zeros, uniform, zero_tables
 from dpduck.mechanisms.synthetic.junction import Members, spread

