@@ -178,7 +178,7 @@ def looked_for(fault: Fault, copy: Copy, widest: str | None) -> Found:
     return Found(fault, NOBODY, "", time.monotonic() - start)
 
 
-def alarms(chosen: Sequence[Fault], found: Sequence[Found], copy: Copy) -> str:
+def alarms(found: Sequence[Found], copy: Copy) -> str:
     """Returns a test that found something and fails where nothing is planted; "" where there is none."""
     tests = sorted({one.test for one in found if "::" in one.test or one.test.endswith(".py")})
     return copy.first_failure(tests, marks_of(LONG), TIER_SECONDS) if tests else ""
@@ -223,7 +223,7 @@ def main(words: Sequence[str]) -> int:
             found.append(looked_for(fault, copy, read.tier))
             sys.stdout.write(f"{fault.area:11} {fault.name:52} {found[-1].seconds:5.0f} s  {found[-1].said}\n")
             sys.stdout.flush()
-        alarm = alarms(chosen, found, copy)
+        alarm = alarms(found, copy)
     if read.record:
         record(read.record, found)
     missed = [one for one in found if one.tier == NOBODY or (one.tier == ABSENT and read.at is None)]
