@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planted.faults import ROOT, Fault, faults, planted
+from tests.planted.faults import LIST, ROOT, Fault, faults, planted
 
 AREAS = {
     *("noise", "accounting", "ledger", "counts", "keys", "gate", "server", "messages", "planning", "streams"),
@@ -38,6 +38,14 @@ def test_the_tests_of_every_fault_are_there() -> None:
     missing = {fault.name: set(fault.tests) - set(fault.there(ROOT)) for fault in faults()}
     assert {name: tests for name, tests in missing.items() if tests} == {}
     assert [fault.name for fault in faults() if not fault.tests] == []
+
+
+def test_every_fault_was_found() -> None:
+    """Who adds a fault plants it: `python -m tests.planted --only NAME --record after`."""
+    lines = LIST.with_name("found.tsv").read_text(encoding="utf-8").splitlines()
+    found = {name: after for name, *_, after in (line.split("\t") for line in lines[1:])}
+    assert {fault.name for fault in faults()} == set(found)
+    assert [name for name, after in found.items() if not after.startswith(("quick: ", "test: "))] == []
 
 
 def test_every_fault_is_python() -> None:
