@@ -17,7 +17,7 @@ CLAIM = {
     "integers to counts": (
         "trusted/private/counting_stage trusted/private/contributions trusted/private/contribution_sql "
         "trusted/private/jobs trusted/private/counting "
-        "trusted/private/key_counts trusted/private/hidden"
+        "trusted/private/key_counts trusted/private/hidden trusted/rows/crowds"
     ),
     "rows to integers, whatever one row does": (
         "trusted/rows/scan trusted/conditions trusted/rows/answered trusted/rows/workers trusted/rows/worker"

@@ -133,21 +133,22 @@ def common_divisor(first: Fraction, second: Fraction) -> Fraction:
 # Contribution bounding in SQL: a unit's first m rows in the order of a keyed hash of the row's own content.
 #
 # Neighbouring databases differ by one unit's rows, at most m of which are kept, and what is kept of a unit
-# depends on that unit's rows alone: not on other units, physical order, threads or chance. The window over
-# rows that have been narrowed to their cell, unit and hash was the fastest of the plans that were measured
-# for a few rows a unit; counting the rows of each unit first, top-m aggregates per unit and sorting were all
-# slower (benchmarks/speed/counting.py). Where m is large, most units have fewer rows than m and there are few
-# units to count: their rows need no sorting. That is decided by m, which is public; what is read, and
-# computed of a row, is the same whatever the counts are.
+# depends on that unit's rows alone: not on other units, physical order, threads or chance. Rows are narrowed
+# to their cell, unit and hash, and each unit's are ranked by a window. Most tables have few units with more
+# rows than m. Where rows can be read twice, those units are looked for first (rows/crowds.py), and only their
+# rows are ranked. Where rows are read once, each unit's rows are counted first if m is large: most units then
+# have fewer rows, and there are few units to count. Top-m aggregates for each unit, and counting each unit's
+# rows with GROUP BY for small m, were slower (benchmarks/speed/counting.py).
 
 COUNTED_FIRST = 32
-"""From so many rows a unit on, each unit's rows are counted first and only those of units with too many are sorted.
+"""From so many rows a unit on, each unit's rows are counted first where they can be read only once.
 
 Of 6 M rows of 100,000 units (TPC-H query 1): 1.9 times faster at 128 rows a unit, which few exceed; at 32, which half
 of them exceed, 1.1 times slower.
 """
 
 UNIT, ORDER, KEY = "dpduck_unit", "dpduck_order", "dpduck_bounding_key"
+UNIT_HASH = "dpduck_unit_hash"
 OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 """Of prepared rows: how many rows their unit has in all, and how many of these are outside of some domain."""
 
@@ -171,13 +172,27 @@ class Known:
         return [] if self.crowded else [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
 
 
-def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known | None = None) -> str:
+@dataclass(frozen=True)
+class Crowds:
+    """The units that may have too many rows: all others have no more than are kept.
+
+    table: a table of the hashes of these units, in its column UNIT_HASH; "" where there are none. Equal units have
+    equal hashes. rows_sql: of their rows alone, with the columns of all rows.
+    """
+
+    table: str = ""
+    rows_sql: str = ""
+
+
+def bounded_rows_sql(
+    rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known | None = None, crowds: Crowds | None = None
+) -> str:
     """Keeps at most `max_rows` of each unit's rows from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 
     Rows with equal hashes are ordered by their outputs, all that is used of them afterwards: rows that are still
     tied are interchangeable. known: of prepared rows; only those of units with too many are ranked. Where most have too
     many, rows are sorted by unit and rank, and the one `max_rows` before a row tells whether that is kept: to sort all
-    takes a tenth less time than to rank each unit's. No unit is NULL then.
+    takes a tenth less time than to rank each unit's. No unit is NULL then. crowds: of other rows, which are read twice.
     """
     kept = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
@@ -200,6 +215,12 @@ def bounded_rows_sql(rows_sql: str, outputs: Sequence[str], max_rows: int, known
             f"{first}SELECT {kept} FROM {rows} WHERE {few} UNION ALL {taken}"
             f"SELECT {kept} FROM (SELECT * FROM {rows} WHERE {many}) QUALIFY {window} <= {most}"
         )
+    if crowds is not None:
+        few = f"SELECT {kept} FROM ({rows_sql})"
+        if not crowds.table:
+            return few
+        few = f"{few} ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
+        return f"{few} UNION ALL SELECT {kept} FROM ({crowds.rows_sql}) QUALIFY {window} <= {int(max_rows)}"
     if max_rows < COUNTED_FIRST:
         return f"SELECT {kept} FROM ({rows_sql}) QUALIFY {window} <= {int(max_rows)}"
     crowded = f"SELECT {UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(max_rows)}"

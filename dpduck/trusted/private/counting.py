@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpduck.frontend.rows.parts import ROWS
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
-from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
+from dpduck.trusted.private.contributions import KEY, Contribution, Crowds, key_integer
 from dpduck.trusted.private.counting_stage import cells_sql, cut_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
@@ -25,7 +25,7 @@ from dpduck.trusted.rows import binning, reader
 from dpduck.trusted.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
 from dpduck.trusted.rows.plain import plain_number
 from dpduck.trusted.rows.program import Division, Output
-from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
@@ -199,28 +199,28 @@ def _answer(
     if not _packed(reading) and not reading.scan.stages:
         return reader.columns(cursor, unbounded_sql(reading), parameters)
 
-    def stage(rows: str) -> str:
-        return _stage(reading, rows) if _packed(reading) else unbounded_sql(reading)
+    def stage(rows: str, crowds: Crowds | None) -> str:
+        return _stage(reading, rows, crowds) if _packed(reading) else unbounded_sql(reading)
 
     def cut(rows: str) -> tuple[str, str]:
         return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows)
 
     with counted(
-        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, {}, cut
-    ) as found:
+        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, {}, cut,
+        ranked=Ranked(reading.job, lambda scan: packed_rows(replace(reading, scan=scan))),
+    ) as found:  # fmt: skip
         sql, second, given = found
         return reader.columns(second, sql, given)
 
 
-def _stage(reading: Reading, rows: str) -> str:
+def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     """Returns the constant stage over rows of integers."""
     job = reading.job
     if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
-    return stage_sql(
-        rows, packed_cells(reading), job.aggregates, None if job.unit_sql is None else job.max_rows, known=known
-    )
+    most = None if job.unit_sql is None else job.max_rows
+    return stage_sql(rows, packed_cells(reading), job.aggregates, most, known=known, crowds=crowds)
 
 
 def packed_cells(reading: Reading) -> dict[str, int | None]:

@@ -19,6 +19,10 @@ value. By group it adds in at most min(m, cells) cells, in each once, after clam
 copies that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards:
 they neither overflow nor fail for any integers.
 
+Of other rows, the units with more than m rows may be known before (Crowds): a list of at least all these, found in the
+same transaction. Rows of a unit that is not on it are m at most, and all are kept, as by their rank. Those of a unit on
+it are ranked. So the same rows are kept, whatever else is on the list.
+
 Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
 those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
 all rows are kept, m at most, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0,
@@ -30,10 +34,11 @@ matter of the guarantee. These facts are of the writer of these rows, which coun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import by_cell, by_unit, checked_columns, flag, value
-from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Known, bounded_rows_sql
+from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Crowds, Known, bounded_rows_sql
 from dpduck.trusted.rows.orders import CROWDED
 
 UNITS = "dpduck_units"
@@ -57,22 +62,26 @@ def stage_sql(
     max_rows: int | None,
     groups: int | None = None,
     known: Known | None = None,
+    crowds: Crowds | None = None,
 ) -> str:
     """Returns one row per occupied cell: its columns, then those of by_cell.
 
     cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
     given the number of units of each cell comes last, or without a unit that of its rows. known: of prepared rows.
+    crowds: of other rows, of all that are in rows_sql or more.
     """
     by_group = any(aggregate.per_group for aggregate in aggregates)
     kept = [UNIT] if (by_group or groups is not None) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
     if max_rows is not None:
+        if crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=_checked(crowds.rows_sql, cells, aggregates, bounded, True))
         if groups is not None and groups < max_rows:
-            checked = _in_groups_sql(checked, list(cells), groups)
+            checked, crowds = _in_groups_sql(checked, list(cells), groups), None
             known = None if known is None else Known(True, False, known.crowded)
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
-        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known)
+        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
 

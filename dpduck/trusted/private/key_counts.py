@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.trusted.conditions import where_sql
-from dpduck.trusted.private.contributions import KEY, Contribution, key_integer
+from dpduck.trusted.private.contributions import KEY, Contribution, Crowds, key_integer
 from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyJob
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import columns_of
 from dpduck.trusted.rows.program import LONGEST_REPEATED, Division
-from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 
@@ -59,13 +59,14 @@ def count_keys(
     parameters = {} if unit is None or job.rows.prepared is not None else {KEY: key_integer(bounding_key)}
     known, most = scan.known(None, division.needed), None if unit is None else job.rows.max_rows
 
-    def stage(rows: str) -> str:
-        return stage_sql(rows, CELLS, (Contribution(""),), most, known=known)
+    def stage(rows: str, crowds: Crowds | None) -> str:
+        return stage_sql(rows, CELLS, (Contribution(""),), most, known=known, crowds=crowds)
 
     def cut(rows: str) -> tuple[str, str]:
         return cut_sql(rows, CELLS, (Contribution(""),), job.rows.max_rows)
 
-    with counted(cursor, scan, _rows(job, scan, division), parameters, division, workers, stage, {}, cut) as found:
+    sql, ranked = _rows(job, scan, division), Ranked(job.rows, lambda other: _rows(job, other, division))
+    with counted(cursor, scan, sql, parameters, division, workers, stage, {}, cut, ranked=ranked) as found:
         sql, second, given = found
         high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, sql, given))
     if counts.sum(dtype=object) >= LARGEST_TOTAL:

@@ -18,7 +18,7 @@ from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.law import Noise
 from dpduck.trusted.private.contribution_sql import row_columns
-from dpduck.trusted.private.contributions import KEY, key_integer
+from dpduck.trusted.private.contributions import KEY, Crowds, key_integer
 from dpduck.trusted.private.counting import own_aggregates, worker_outputs
 from dpduck.trusted.private.counting_stage import UNITS, cut_sql, stage_sql, total_name
 from dpduck.trusted.private.hidden import Hidden
@@ -29,7 +29,7 @@ from dpduck.trusted.rows.binning import code_expression, is_long_list, label_nam
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.plain import plain_text
 from dpduck.trusted.rows.program import BATCH_TEXTS, Division, Output
-from dpduck.trusted.rows.scan import Scan, counted, rows_sql, scan_of
+from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 
@@ -140,13 +140,17 @@ def read_groups(
     hashed = {} if rows.prepared is not None else ordered
     again, known = ordered if m is not None and job.groups < m else {}, scan.known(None, division.needed)
 
-    def stage(found: str) -> str:
-        return stage_sql(found, cells, rows.aggregates, m, job.groups, known)
+    def stage(found: str, crowds: Crowds | None) -> str:
+        return stage_sql(found, cells, rows.aggregates, m, job.groups, known, crowds)
 
     def cut(found: str) -> tuple[str, str]:
         return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
 
-    with counted(cursor, scan, sql, parameters | hashed, division, workers, stage, again, cut, texts=True) as found:
+    named = parameters | hashed
+    ranked = None if again else Ranked(rows, lambda other: _rows(job, other, division)[0])
+    with counted(
+        cursor, scan, sql, named, division, workers, stage, again, cut, texts=True, ranked=ranked
+    ) as found:  # fmt: skip
         counts, second, given = found
         yield reader.text_batches(second, counts, given, BATCH_TEXTS)
 

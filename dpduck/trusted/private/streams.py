@@ -41,7 +41,7 @@ from dpduck.trusted.ask import Ask, Table
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
-from dpduck.trusted.private.contributions import KEY, UNIT, key_integer
+from dpduck.trusted.private.contributions import KEY, UNIT, Crowds, key_integer
 from dpduck.trusted.private.counting import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
 from dpduck.trusted.private.counting_stage import arrivals_sql, cells_sql, taken_sql
 from dpduck.trusted.private.door import OpenCursor, Steps, Unchanged, require_paid, require_periods
@@ -211,7 +211,7 @@ def _taken(
     (key,) = job.attributes[axis].sources
     period = key_slot_sql(reading, key)
 
-    def stage(rows: str) -> str:
+    def stage(rows: str, crowds: Crowds | None) -> str:
         arrived = arrivals_sql(rows, cells, job.aggregates, period, *slots, units=units)
         if not units:
             return cells_sql(arrived, list(cells), job.aggregates)

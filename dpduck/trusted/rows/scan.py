@@ -25,8 +25,20 @@ from dpduck.frontend.rows.parts import (
     text_sql,
 )
 from dpduck.trusted.conditions import where_sql
-from dpduck.trusted.private.contributions import KEY, OF_UNIT, OPEN, ORDER, UNIT, Contribution, Known, order_sql
+from dpduck.trusted.private.contributions import (
+    KEY,
+    OF_UNIT,
+    OPEN,
+    ORDER,
+    UNIT,
+    UNIT_HASH,
+    Contribution,
+    Crowds,
+    Known,
+    order_sql,
+)
 from dpduck.trusted.private.jobs import CountingJob, Prepared
+from dpduck.trusted.rows import crowds
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.held import hashed_sql
@@ -258,6 +270,14 @@ def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]
     return f"SELECT {listed} FROM {from_sql}{where_sql(conditions)}"
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """A job of which at most so many rows of a unit as it says are kept. rows: writes its rows over another scan."""
+
+    job: CountingJob
+    rows: Callable[[Scan], str]
+
+
 @contextmanager
 def counted(
     cursor: duckdb.DuckDBPyConnection,
@@ -266,18 +286,20 @@ def counted(
     parameters: Parameters,
     division: Division,
     workers: Workers | None,
-    stage: Callable[[str], str],
+    stage: Callable[[str, Crowds | None], str],
     given: Parameters = MappingProxyType({}),
     cut: Callable[[str], tuple[str, str]] | None = None,
     *,
     texts: bool = False,
+    ranked: Ranked | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Parameters]]:
     """Returns SQL of the counts of rows, a cursor that reads it, and its parameters.
 
     sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
-        here. stage: SQL of counts over SQL of rows. given: further parameters of it. cut: SQL of a part of the rows,
+        here. stage: SQL of counts over SQL of rows, with what is known of units that have too many.
+        given: further parameters of it. cut: SQL of a part of the rows,
         and over it of what it could keep (counting_stage.cut_sql). texts: whether the SQL has texts or bytes among its
-        columns besides the unit and what the worker gets.
+        columns besides the unit and what the worker gets. ranked: where a unit's rows are ranked.
     """
     with ExitStack() as stack:
         if workers is None:
@@ -288,10 +310,44 @@ def counted(
         asking = division.asking(sql, parameters, longer)
         if scan.elsewhere is None:
             second, own = stack.enter_context(answered(cursor, stages, asking, workers))
-            yield stage(asking.answered_sql), second, {**own, **given}
+            found = None if ranked is None or division.needed else _crowds(second, scan, ranked, {**own, **given})
+            stack.callback(second.unregister, crowds.CROWDS)
+            yield stage(asking.answered_sql, found), second, {**own, **given}
             return
         parts = cut if scan.alone and scan.unit_sql is not None else None
-        crowds = None if parts is not None or scan.unit_sql is None else _key({**parameters, **given})
-        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, stage, given, workers, parts, crowds)
+        key = None if parts is not None or scan.unit_sql is None else _key({**parameters, **given})
+
+        def there_sql(rows: str) -> str:
+            return stage(rows, None)
+
+        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, there_sql, given, workers, parts, key)
         added, second = stack.enter_context(there)
         yield added, second, {}
+
+
+def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, parameters: Parameters) -> Crowds | None:
+    """Returns the units with too many rows, where these are the rows of one table, which can be read twice."""
+    job, source, unit = ranked.job, ranked.job.source, scan.unit_sql
+    joined = scan.joined or scan.lookup is not None or scan.stages or scan.prepared is not None
+    if unit is None or joined or scan.periods is not None or not crowds.has_one_hash(scan.unit_type):
+        return None
+    if source is None or not isinstance(source.first, Stored):
+        return None
+    stored, count = source.first, crowds.rows_of(cursor, source.first.sql)
+    if not count:
+        return None
+    if scan.where:
+        first = replace(stored, sql=crowds.sampled_sql(stored.sql, count))
+        sampled = scan_of(replace(job, source=replace(source, first=first)))
+        if not crowds.are_many(cursor, _units_sql(sampled), count, parameters):
+            return None
+    crowded = crowds.put_crowds(cursor, _units_sql(scan), count, job.max_rows, parameters)
+    if not crowded:
+        return None if crowded is None else Crowds()
+    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON hash({unit}) = {UNIT_HASH}"
+    return Crowds(crowds.CROWDS, ranked.rows(replace(scan, from_sql=theirs)))
+
+
+def _units_sql(scan: Scan) -> str:
+    """Returns the unit of each row, and NULL for rows of nobody: that these are many changes nothing."""
+    return _select({UNIT: str(scan.unit_sql)}, scan.from_sql, scan.where)

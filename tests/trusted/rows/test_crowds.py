@@ -1,0 +1,151 @@
+"""Units with too many rows are found first, and ranked alone: each cell has the count that ranking all rows gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpduck.frontend.rows.parts import Source, Stored
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.counting import count_exactly
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.rows import crowds, reader
+from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.values.domain import ValueDomain
+from tests.trusted.rows.test_no_scan_filters import Watch
+
+UNITS = {
+    "BIGINT": "n",
+    "UTINYINT": "n % 256",
+    "HUGEINT": "n * 100000000000000000000::HUGEINT",
+    "UUID": "md5(n::VARCHAR)::UUID",
+    "DECIMAL(18,3)": "n / 8",
+    "DATE": "DATE '2000-01-01' + n::INTEGER",
+}
+TABLE = '"memory"."main"."visits"'
+WARD = ValueDomain("VARCHAR", ("a", "b", "c"), with_null=True)
+TYPES = (('"r0"."ward"', "VARCHAR"), ('"r0"."score"', "INTEGER"))
+AGGREGATES = (Contribution(""), Contribution('"r0"."score" > 3'))
+ARE_CROWDED = crowds._are_crowded
+BY_UNIT = (Contribution("", "sum", per_group="sum"),)
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 2}) as found:
+        keep_plans_plain(found)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks for crowds in small tables, too, in parts, and however many there are."""
+    monkeypatch.setattr(crowds, "FEW", 1)
+    monkeypatch.setattr(crowds, "SAMPLE", 1)
+    monkeypatch.setattr(crowds, "_are_crowded", lambda *_: False)
+    monkeypatch.setattr(crowds, "PART", 2000)
+
+
+def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, longest: int) -> None:
+    """Makes rows of units with a heavy tail, of nobody, and of texts within and outside of the domain."""
+    connection.execute(
+        f"CREATE OR REPLACE TABLE visits AS SELECT CAST(nullif(n, 7) AS BIGINT) AS n, "
+        f"CAST(CASE WHEN n <> 7 THEN {UNITS[unit]} END AS {unit}) AS unit, "
+        f"['a', 'b', 'c', 'd', NULL][1 + (hash(i, n, {seed}) % 5)::INTEGER] AS ward, "
+        f"(hash(i, {seed}) % 9)::INTEGER AS score "
+        f"FROM range(400) AS u(n), range({longest}) AS r(i) WHERE i < 1 + {longest} // (1 + hash(n, {seed}) % 200) "
+        f"ORDER BY hash(i, n)"
+    )
+
+
+def job_of(unit: str, max_rows: int, where: tuple[str, ...], aggregates: tuple[Contribution, ...]) -> CountingJob:
+    types = (*TYPES, ('"r0"."unit"', unit))
+    key = KeyColumn('"r0"."ward"', WARD)
+    return CountingJob(
+        f'{TABLE} AS "r0"', where, '"r0"."unit"', max_rows, tuple(name for name, _ in types), (key,),
+        (Attribute((0,), np.arange(WARD.size), WARD.size),), aggregates,
+        source=Source(Stored(TABLE, "r0"), types=types), unit_type=unit,
+    )  # fmt: skip
+
+
+def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, list[int]]:
+    with connection.cursor() as cursor:
+        reader.begin(cursor)
+        counts = count_exactly(cursor, job, b"key")
+    codes, values = counts._exact_coordinates[0].tolist(), counts._exact_counts.T.tolist()
+    found: Counter[tuple[int, int]] = Counter()
+    for code, row in zip(codes, values, strict=True):
+        found.update({(code, number): value for number, value in enumerate(row)})
+    return {code: [found[code, number] for number in range(len(values[0]))] for code in set(codes)}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_cell_is_as_if_all_rows_were_ranked(
+    connection: duckdb.DuckDBPyConnection, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random tables, heavy tails, NULL units, conditions, few and many rows kept: the plain window is the oracle."""
+    used: list[int | None] = []
+    put = crowds.put_crowds
+
+    def watched(*given: Any) -> int | None:
+        used.append(put(*given))
+        return used[-1]
+
+    monkeypatch.setattr(crowds, "put_crowds", watched)
+    for seed, longest in ((1, 300), (2, 40)):
+        make_table(connection, unit, seed, longest)
+        for where in ((), ('"r0"."score" <> 2',)):
+            for max_rows in (1, 4, 33, 400):
+                for aggregates in (AGGREGATES, BY_UNIT):
+                    job = job_of(unit, max_rows, where, aggregates)
+                    found = cells(connection, job)
+                    with monkeypatch.context() as patch:
+                        patch.setattr(crowds, "rows_of", lambda *_: 0)
+                        assert found == cells(connection, job), (seed, where, max_rows)
+    assert len(used) == 32 and None not in used and 0 in used and max(number or 0 for number in used) > 20
+
+
+def test_units_with_too_many_rows_are_all_found(connection: duckdb.DuckDBPyConnection) -> None:
+    """Those with more rows than are kept and no others, each once, whichever part their hash is in."""
+    make_table(connection, "BIGINT", 3, 300)
+    sql = f"SELECT unit AS dpduck_unit FROM {TABLE}"
+    assert crowds.put_crowds(connection, sql, 20_000, 5, {}) is not None
+    (found,) = connection.execute(f"SELECT list_sort(list(dpduck_unit_hash)) FROM {crowds.CROWDS}").fetchone() or ()
+    asked = "SELECT hash(unit) AS h FROM visits GROUP BY unit HAVING count(*) > 5"
+    assert found == sorted(h for (h,) in connection.execute(asked).fetchall())
+
+
+def test_no_scan_is_given_a_condition(connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks for crowds, and what counts with and without them, hands no condition to a scan."""
+    make_table(connection, "BIGINT", 4, 300)
+    watch = Watch(monkeypatch)
+    cells(connection, job_of("BIGINT", 5, ('"r0"."score" <> 2',), AGGREGATES))
+    assert watch.given == [] and watch.plans >= 5
+
+
+def test_where_rows_are_ranked_as_they_are(
+    connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts, which a collation may make equal; small tables; other databases; most rows crowded; few rows left."""
+    kinds = {"VARCHAR": False, "DOUBLE": False, "INTEGER": True, "ENUM('a')": False, "STRUCT(a INTEGER)": False}
+    assert {kind: crowds.has_one_hash(kind) for kind in kinds} == kinds
+    make_table(connection, "BIGINT", 5, 300)
+    assert crowds.rows_of(connection, TABLE) > 400
+    sql = f"SELECT unit AS dpduck_unit FROM {TABLE}"
+    assert ARE_CROWDED(connection, sql, 1, {}) and not ARE_CROWDED(connection, sql, 300, {})
+    monkeypatch.setattr(crowds, "_are_crowded", ARE_CROWDED)
+    assert crowds.put_crowds(connection, sql, 20_000, 1, {}) is None
+    rows = crowds.rows_of(connection, TABLE)
+    few = f"SELECT 1 FROM {crowds.sampled_sql(TABLE, rows)} WHERE score = 5"
+    assert not crowds.are_many(connection, few, rows, {})
+    assert crowds.are_many(connection, few.replace("=", "<>"), rows, {})
+    monkeypatch.setattr(crowds, "FEW", rows + 1)
+    assert crowds.rows_of(connection, TABLE) == 0
+    monkeypatch.setattr(crowds, "FEW", 1)
+    monkeypatch.setattr(reader, "columns", lambda _, sql, __: [["memory"]] if "databases" in sql else [[9]])
+    assert crowds.rows_of(connection, TABLE) == 0
