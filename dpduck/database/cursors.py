@@ -252,6 +252,12 @@ class Caller:
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)
 
 
+def require_owner(caller: Caller) -> None:
+    """Refuses everybody else."""
+    if not caller.owner:
+        raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
+
+
 # Serialises work under the same name; work under different names goes on side by side.
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog, Facts
-from dpduck.database.cursors import Caller, ReleaseCopies, SandboxAnswers
+from dpduck.database.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
 from dpduck.database.measured import MeasuredStore
 from dpduck.database.prepared import PreparedTables
 from dpduck.database.releases import ReleaseStore, StoredRelease
@@ -19,9 +19,10 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.database.terms import Terms, as_answered
 from dpduck.database.twin_files import TwinFiles
 from dpduck.database.views import PrivateViews
-from dpduck.engine.about import AboutTables, Foresight, require_owner
+from dpduck.engine.foresight import Foresight
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
+from dpduck.engine.late import Late
 from dpduck.engine.reuse import explained_sql, nothing_sql, reuse_digest
 from dpduck.engine.started import Started
 from dpduck.engines.tables import EngineTables
@@ -41,19 +42,10 @@ from dpduck.frontend.statements.parse import parse_ask, parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.frontend.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
-from dpduck.mechanisms.batch import planned
-from dpduck.mechanisms.cubes.combine import combined
 from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
-from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.mechanisms.sparse.statements import SparseQueries
-from dpduck.mechanisms.sparse.store import SparseStore
-from dpduck.mechanisms.streams.statements import Streams
-from dpduck.mechanisms.streams.store import StreamStore
-from dpduck.mechanisms.synthetic.recover import SyntheticTables, free_again
-from dpduck.mechanisms.synthetic.request import SyntheticRequest, analyse_synthetic
 from dpduck.owner.policies import OwnerChanges
 from dpduck.owner.policy_text import policy_sql
 from dpduck.trusted.ledger.ledger import Ledger
@@ -63,6 +55,14 @@ from dpduck.trusted.rows.prepared import Twins
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
+
+if TYPE_CHECKING:
+    from dpduck.engine.about import AboutTables
+    from dpduck.mechanisms.sparse.request import SparseRequest
+    from dpduck.mechanisms.sparse.statements import SparseQueries
+    from dpduck.mechanisms.streams.statements import Streams
+    from dpduck.mechanisms.synthetic.recover import SyntheticTables
+    from dpduck.mechanisms.synthetic.request import SyntheticRequest
 
 MOST_BOUND = 10_000
 """Statements around releases that are remembered as bound."""
@@ -121,18 +121,52 @@ class Engine:
             self._answered, self._analysed, self._twins,
         )  # fmt: skip
         self.known = self._from_known.known
-        self.about = AboutTables(connections.cursor, self._policies, self._releases, self._prepared, self.engines)
-        known = self._from_known.margins
-        self._tables = SyntheticTables(
-            self._releases, self._views, operating_system_entropy(), known, steps, self.foresight.expect
-        )
-        self.sparse = SparseQueries(
-            connections.cursor, self._policies, self._releases, self._release_sparse, self._views, ledger,
-            SparseStore(connections.cursor, store), steps, self._workers, self._twins,
+        self._about, self._tables = Late(self._new_about), Late(self._new_tables)
+        self._sparse, self._streams = Late(self._new_sparse), Late(partial(self._new_streams, files))
+
+    @property
+    def about(self) -> AboutTables:
+        """Returns what tells of tables."""
+        return self._about()
+
+    @property
+    def sparse(self) -> SparseQueries:
+        """Returns what answers questions to sparse data."""
+        return self._sparse()
+
+    @property
+    def streams(self) -> Streams:
+        """Returns what handles streams."""
+        return self._streams()
+
+    def _new_about(self) -> AboutTables:
+        from dpduck.engine.about import AboutTables  # noqa: PLC0415
+
+        return AboutTables(self._open_cursor, self._policies, self._releases, self._prepared, self.engines)
+
+    def _new_tables(self) -> SyntheticTables:
+        from dpduck.mechanisms.synthetic.recover import SyntheticTables  # noqa: PLC0415
+
+        known, expect = self._from_known.margins, self.foresight.expect
+        return SyntheticTables(self._releases, self._views, operating_system_entropy(), known, self._steps, expect)
+
+    def _new_sparse(self) -> SparseQueries:
+        from dpduck.mechanisms.sparse.statements import SparseQueries  # noqa: PLC0415
+        from dpduck.mechanisms.sparse.store import SparseStore  # noqa: PLC0415
+
+        return SparseQueries(
+            self._open_cursor, self._policies, self._releases, self._release_sparse, self._views, self._ledger,
+            SparseStore(self._open_cursor, self._store), self._steps, self._workers, self._twins,
         )  # fmt: skip
-        self.streams = Streams(
-            connections.cursor, self._policies, self._releases, StreamStore(connections.cursor, store, self._releases),
-            ledger, files, steps, self._workers, self._twins, self._answered,
+
+    def _new_streams(self, files: TwinFiles) -> Streams:
+        from dpduck.mechanisms.streams.statements import Streams  # noqa: PLC0415
+        from dpduck.mechanisms.streams.store import StreamStore  # noqa: PLC0415
+
+        return Streams(
+            self._open_cursor, self._policies, self._releases,
+            StreamStore(self._open_cursor, self._store, self._releases), self._ledger, files, self._steps,
+            self._workers, self._twins, self._answered,
         )  # fmt: skip
 
     def whole(self) -> Engine:
@@ -169,7 +203,7 @@ class Engine:
         if isinstance(statement, CreateSynthetic):
             return self._synthetic(statement, text, caller)
         if isinstance(statement, SampleRelease):
-            return listings.status(self._tables.sample(statement, text, caller))
+            return listings.status(self._tables().sample(statement, text, caller))
         if isinstance(statement, DropPrivateView):
             return listings.status(self._views.drop(statement, text, caller))
         if isinstance(statement, RefreshPrivateView):
@@ -187,7 +221,7 @@ class Engine:
         if isinstance(statement, StreamStatement):
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
-            return self._tables.explained(statement, caller)
+            return self._tables().explained(statement, caller)
         question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
@@ -257,12 +291,16 @@ class Engine:
 
     def plan(self, text: str, caller: Caller) -> str:
         """Returns SQL with what statements would cost, one after the other and in all; nothing is charged."""
+        from dpduck.mechanisms.batch import planned  # noqa: PLC0415
+
         with self._open_cursor() as cursor:
             asked = partial(self.question_of, caller=caller)
             return planned(text, asked, self._releases, self._ledger, caller, cursor)
 
     def combined(self, text: str, caller: Caller) -> str:
         """Returns SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""
+        from dpduck.mechanisms.cubes.combine import combined  # noqa: PLC0415
+
         return combined(self._releases, text, caller)
 
     def ask(self, argument: str, caller: Caller) -> str:
@@ -355,6 +393,8 @@ class Engine:
         return listings.status(ready + nothing_shown(analysis.request, release))
 
     def _synthetic_request(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
+        from dpduck.mechanisms.synthetic.request import analyse_synthetic  # noqa: PLC0415
+
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
 
@@ -370,11 +410,13 @@ class Engine:
     def _synthetic(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
         request = self._synthetic_request(statement, caller)
         caller.require_tables(request.base.asked_tables)
-        if self._tables.is_ready(statement, text, caller, request):
+        if self._tables().is_ready(statement, text, caller, request):
             return listings.status(self._views.ready(statement.name))
         release = self._release(request, request.base, request.digest(), caller, text)
+        from dpduck.mechanisms.synthetic.recover import free_again  # noqa: PLC0415
+
         with free_again(release, self._ledger):
-            return listings.status(self._tables.put(statement, text, caller, request, release))
+            return listings.status(self._tables().put(statement, text, caller, request, release))
 
     def _release(
         self,

@@ -99,35 +99,42 @@ def _carried_out(started: Engine | Started, caller: Caller, action: str, argumen
         return started.listings.budget(caller)
     if action == "ledger_entries":
         return started.listings.ledger_entries(caller)
-    engine = started.whole()
+    engine, text = started.whole(), argument or ""
+    match action:
+        case "columns":
+            return engine.about.columns(argument, caller)
+        case "check":
+            return engine.about.check(text, caller)
+        case "compare":
+            return engine.about.compare(text, caller)
+        case "twin":
+            return engine.about.twin(text, caller)
+        case "certificate":
+            return engine.about.certificate(text, caller)
+        case "difference":
+            return engine.streams.difference(text, caller)
+        case "list_streams":
+            return engine.streams.listed(caller)
+        case "list_sessions":
+            return engine.sparse.list_sessions(caller)
+        case "list_policies":
+            return engine.list_policies(caller)
+        case "list_releases":
+            return engine.list_releases(caller)
     with_argument: dict[str, Callable[[str, Caller], str]] = {
         "run": engine.run,
         "describe": engine.describe,
         "explain": engine.explain,
         "errors": engine.errors,
-        "check": engine.about.check,
-        "compare": engine.about.compare,
         "known": engine.known,
         "draft": partial(draft, engine),
-        "twin": engine.about.twin,
         "plan": engine.plan,
-        "certificate": engine.about.certificate,
         "ask": engine.ask,
         "describe_ask": engine.describe_ask,
-        "difference": engine.streams.difference,
         "stderr_of": engine.combined,
         "ratio_of": engine.combined,
     }
-    without: dict[str, Callable[[Caller], str]] = {
-        "list_policies": engine.list_policies,
-        "list_releases": engine.list_releases,
-        "list_sessions": engine.sparse.list_sessions,
-        "list_streams": engine.streams.listed,
-    }
-    optional: dict[str, Callable[[str | None, Caller], str]] = {"columns": engine.about.columns}
-    if action in optional:
-        return optional[action](argument, caller)
-    return with_argument[action](argument or "", caller) if action in with_argument else without[action](caller)
+    return with_argument[action](text, caller)
 
 
 def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:

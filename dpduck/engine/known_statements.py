@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -17,7 +18,6 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.database.terms import Terms, as_answered
 from dpduck.database.views import PrivateViews
 from dpduck.engine.known import known_table, refreshed, require_rows_of_view, resting_on
-from dpduck.engine.known_rows import known_margins
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.analyse import Analysis
@@ -39,10 +39,12 @@ from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.registry import own_options
-from dpduck.mechanisms.synthetic.recover import KnownMargins
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins
 from dpduck.values.errors import InternalError, Refusal
+
+if TYPE_CHECKING:
+    from dpduck.mechanisms.synthetic.recover import KnownMargins
 
 MOST_KNOWN = 64
 """Sets of measurements whose combination is remembered."""
@@ -115,6 +117,8 @@ class KnownStatements:
 
     def margins(self, statement: SampleRelease, caller: Caller) -> KnownMargins:
         """Returns what is known of columns of a private table, for rows that are fitted to it; free of charge."""
+        from dpduck.engine.known_rows import known_margins  # noqa: PLC0415
+
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self._policies, box, caller)

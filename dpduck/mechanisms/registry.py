@@ -16,24 +16,21 @@ from dpduck.mechanisms.cubes import CUBES
 from dpduck.mechanisms.keys import KEYS
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.prices import AggregateError
-from dpduck.mechanisms.sparse import HISTOGRAMS, PROJECTIONS, SESSIONS
 from dpduck.mechanisms.summaries import SKETCHES, SUMMARIES
-from dpduck.mechanisms.synthetic import SYNTHETIC
 from dpduck.trusted.ask import Ask
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Budget
 
-MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (
-    SKETCHES,
-    SUMMARIES,
-    KEYS,
-    SYNTHETIC,
-    PROJECTIONS,
-    HISTOGRAMS,
-    SESSIONS,
-    CUBES,
-)
-"""The first that serves a question answers it; CUBES serves every SELECT."""
+MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (SKETCHES, SUMMARIES, KEYS, CUBES)
+"""Mechanisms of SELECTs. The first that serves a question answers it; CUBES serves every SELECT."""
+
+
+def of_statements() -> tuple[Mechanism[Any, Any, Any], ...]:
+    """Imports the mechanisms of statements of their own, which no SELECT needs."""
+    from dpduck.mechanisms.sparse import HISTOGRAMS, PROJECTIONS, SESSIONS  # noqa: PLC0415
+    from dpduck.mechanisms.synthetic import SYNTHETIC  # noqa: PLC0415
+
+    return (SYNTHETIC, PROJECTIONS, HISTOGRAMS, SESSIONS)
 
 
 def own_options() -> tuple[Option, ...]:
@@ -43,7 +40,7 @@ def own_options() -> tuple[Option, ...]:
 
 def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
     """Returns the mechanism of a request, of a synthetic table or of sparse queries."""
-    for mechanism in MECHANISMS:
+    for mechanism in MECHANISMS if isinstance(question, Request) else of_statements():
         if mechanism.serves(question):
             given = question.question.own if isinstance(question, Request) else ()
             for name in dict(given).keys() - {option.name for option in mechanism.options}:

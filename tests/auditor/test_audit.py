@@ -19,7 +19,7 @@ from dpduck.auditor.neighbours import CROWDED, KINDS, SPREAD, Neighbours, neighb
 from dpduck.auditor.statements import Search, own_statements
 from dpduck.auditor.statements import asked as what_can_be_asked
 from dpduck.commands.command_line import main
-from dpduck.mechanisms.registry import MECHANISMS
+from dpduck.mechanisms.registry import MECHANISMS, of_statements
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -145,7 +145,9 @@ def test_there_are_own_statements_of_every_mechanism(unit: str) -> None:
     with shop(unit=unit) as source, neighbours(source) as found:
         (tables,) = what_can_be_asked(found, "1")
         cases = list(own_statements(tables))
-        assert {one.mechanism for one in cases} == {one.name for one in MECHANISMS} | {"known answers"}
+        assert {one.mechanism for one in cases} == {one.name for one in (*MECHANISMS, *of_statements())} | {
+            "known answers"
+        }
         for case in cases:
             explained = found.both[0].execute("SELECT 1 FROM dp_explain($1)", [case.text.replace("{tag}", "x")])
             assert explained.fetchall(), case
