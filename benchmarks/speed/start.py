@@ -29,9 +29,12 @@ LOAD = "import sys, duckdb, dpduck; con = duckdb.connect(sys.argv[1]); dpduck.lo
 POLICY = (
     "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 100), DOMAIN sex IN (0, 1))"
 )
-COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex"
+OPTIONS = "epsilon = 0.01, refresh = $$"
+"""A new count in each process: $$ tells them apart."""
+
+COUNT = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS}) sex, count(*) AS n FROM visits GROUP BY sex"
 COUNTED = f"""{LOAD}
-con.sql("FROM dp('{COUNT}')").fetchall()
+con.sql("FROM dp('" + "{COUNT}".replace("$$", "''" + sys.argv[2] + "''") + "')").fetchall()
 print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS:')))"""
 WITHOUT_PANDAS = f"from dpduck.values.no_pandas import do_without_pandas; do_without_pandas(); {COUNTED}"
 MOST = {"--help": 0.15, "budget": 0.45, "a new store": 0.35, "a store that exists": 0.25}
@@ -55,7 +58,7 @@ def make_clinic(folder: Path) -> Path:
     database = folder / "clinic.duckdb"
     with dpduck.connect(database) as connection:
         connection.execute("CREATE TABLE visits AS SELECT range // 4 AS patient, range % 2 AS sex FROM range(1000)")
-        for statement in (POLICY, COUNT):
+        for statement in (POLICY, COUNT.replace("$$", "'first'")):
             connection.execute("FROM dp(?)", [statement]).fetchall()
     return database
 
@@ -66,8 +69,8 @@ def taken(database: Path, folder: Path, number: int) -> dict[str, float]:
     new.mkdir()
     with duckdb.connect(str(new / "new.duckdb")) as connection:
         connection.execute("CREATE TABLE visits AS SELECT range AS patient FROM range(1000)")
-    _, printed = seconds(["-c", WITHOUT_PANDAS, str(database)])
-    _, with_pandas = seconds(["-c", COUNTED, str(database)])
+    _, printed = seconds(["-c", WITHOUT_PANDAS, str(database), f"a{number}"])
+    _, with_pandas = seconds(["-c", COUNTED, str(database), f"b{number}"])
     return {
         "import duckdb": seconds(["-c", "import duckdb"])[0],
         "--help": seconds(["-c", COMMAND, "--help"])[0],
