@@ -280,6 +280,14 @@ class Engine:
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
+    def budget(self, caller: Caller) -> str:
+        """Returns SQL that lists budgets, what was spent and what remains."""
+        return self.listings.budget(caller)
+
+    def ledger_entries(self, caller: Caller) -> str:
+        """Returns SQL that lists charges: all for the owner, their own for others."""
+        return self.listings.ledger_entries(caller)
+
     def list_policies(self, caller: Caller) -> str:
         """Returns SQL that lists the policies in force: they are public."""
         found, at = self._policies.policies(), {**self._prepared.at(), **self.engines.prepared.at()}
