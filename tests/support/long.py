@@ -17,7 +17,8 @@ from tests.planted.faults import faults
 
 LIST = Path(__file__).with_name("long.tsv")
 LONG = 0.5
-"""Seconds of a processor for all values of a function, what its module shares left out."""
+"""Seconds of a processor for all values of a function, what its module shares left out. They are those of the machine
+that measured, beside what else it did: the list says what takes long of the suite, not how long it takes elsewhere."""
 
 ALWAYS = (
     *("tests/frontend/test_golden.py", "tests/engine/test_pinned.py", "tests/mechanisms/test_prices.py"),
