@@ -292,35 +292,51 @@ class NamedLocks:
 
 
 MOST_ANSWERS = 512
-MOST_EMPTY = 2
+MOST_KEPT = 2
 """Sandboxes that are kept for the next statement: its own, and the one of its rehearsal."""
+
+
+@dataclass(frozen=True)
+class KeptSandbox:
+    """A sandbox between two statements. copies: the tables in it, each with its columns and how it was filled."""
+
+    root: duckdb.DuckDBPyConnection = field(repr=False)
+    copies: frozenset[Hashable]
 
 
 class SandboxAnswers:
     """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
 
-    Nothing else passes from statement to statement; what was refused is asked again. Sandboxes themselves are kept when
-    they are empty again, since opening one takes 10 ms.
+    What was refused is asked again. Sandboxes themselves are kept, since opening one takes 10 ms, and filling one as
+    long as all questions of a small statement. A statement sees the copies of its own tables, and no others.
     """
 
     def __init__(self, most: int = MOST_ANSWERS) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
-        self._empty: list[duckdb.DuckDBPyConnection] = []
+        self._kept: list[KeptSandbox] = []
 
-    def lend(self) -> duckdb.DuckDBPyConnection | None:
-        """Lends an empty sandbox, to one statement alone; None where there is none."""
-        with self._lock:
-            return self._empty.pop() if self._empty else None
+    def lend(self, copies: frozenset[Hashable]) -> KeptSandbox | None:
+        """Lends a sandbox to one statement alone: the one with most of these copies and no others.
 
-    def keep(self, emptied: duckdb.DuckDBPyConnection) -> None:
-        """Keeps a sandbox that is empty again, or closes it where enough are kept."""
+        Where none is so, the oldest is lent if there are as many as are kept. The statement has to empty it.
+        """
         with self._lock:
-            if len(self._empty) < MOST_EMPTY:
-                self._empty.append(emptied)
+            fitting = [one for one in self._kept if one.copies <= copies]
+            if not fitting and len(self._kept) < MOST_KEPT:
+                return None
+            lent = max(fitting, key=lambda one: len(one.copies), default=self._kept[0])
+            self._kept.remove(lent)
+            return lent
+
+    def keep(self, sandbox: KeptSandbox) -> None:
+        """Keeps a sandbox that holds nothing but copies, or closes it where enough are kept."""
+        with self._lock:
+            if len(self._kept) < MOST_KEPT:
+                self._kept.append(sandbox)
                 return
-        emptied.close()
+        sandbox.root.close()
 
     def get(self, question: Hashable) -> Any:
         """Returns the answer, None where there is none."""

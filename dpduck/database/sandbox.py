@@ -7,20 +7,22 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dpduck.database.cursors import SandboxAnswers
+from dpduck.database.cursors import KeptSandbox, SandboxAnswers
 from dpduck.frontend.rows.facts import Column, Image, ImageInput
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName, quote_identifier, quote_text, written_values
 from dpduck.trusted.rows.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
 from dpduck.values.errors import DpduckError, Refusal
 
 Tables = Mapping[TableName, Sequence[Column]]
 Fact = TypeVar("Fact")
+NO_TABLES: Tables = MappingProxyType({})
 
 MOST_LABELS = 4096
 """Longer lists of labels are cast again for each release."""
@@ -43,15 +45,21 @@ SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA 
 """What takes away all that a statement can have left in a sandbox, where nothing but copies of tables is made."""
 
 
+Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[Column]], None]
+"""Adds made-up rows to a copy."""
+
+
 class Sandbox:
     """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement.
 
     It is opened by the first question that has no answer yet. Copies of tables stay, each with one row of NULLs;
-    whatever else a question makes or sets goes with its cursor. The next statement may have it once it is empty.
+    whatever else a question makes or sets goes with its cursor. The next statement may have it with the copies of its
+    own tables. fill: adds rows to each copy.
     """
 
-    def __init__(self, answered: SandboxAnswers | None = None) -> None:
+    def __init__(self, answered: SandboxAnswers | None = None, fill: Fill | None = None) -> None:
         self._answered = answered or SandboxAnswers()
+        self._fill = fill
         self._root: duckdb.DuckDBPyConnection | None = None
         self._copies: dict[TableName, tuple[Column, ...]] = {}
 
@@ -61,27 +69,54 @@ class Sandbox:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         root, self._root = self._root, None
         if root is not None:
-            sound = kind is None or issubclass(kind, DpduckError)
-            if sound and _is_emptied(root):
-                self._answered.keep(root)
+            if kind is None:
+                self._answered.keep(KeptSandbox(root, self._told(self._copies)))
+            elif issubclass(kind, DpduckError) and _is_emptied(root):
+                self._answered.keep(KeptSandbox(root, frozenset()))
             else:
                 root.close()
-        self._copies.clear()
+        self._copies = {}
+
+    def _told(self, tables: Tables) -> frozenset[Hashable]:
+        return frozenset((table, tuple(columns), self._fill) for table, columns in tables.items())
 
     @contextmanager
-    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lends a connection to it with temporary objects and settings of its own."""
+    def cursor(self, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lends a connection to it with temporary objects and settings of its own, and with copies of these tables."""
         if self._root is None:
-            self._root = self._answered.lend() or duckdb.connect(":memory:", config=_CLOSED)
+            self._root = self._opened(tables)
         with self._root.cursor() as cursor:
+            self._copy(cursor, tables)
             yield cursor
 
-    def answer(self, question: Hashable, ask: Callable[[duckdb.DuckDBPyConnection], Fact]) -> Fact:
-        """Returns the answer to a question that says all that it depends on."""
+    def _opened(self, tables: Tables) -> duckdb.DuckDBPyConnection:
+        """Returns a sandbox that was kept, or a new one: with copies of some of these tables, and no others."""
+        told = self._told(tables)
+        kept = self._answered.lend(told)
+        if kept is not None and kept.copies <= told:
+            self._copies = {
+                table: tuple(columns)
+                for table, columns in tables.items()
+                if self._told({table: columns}) <= kept.copies
+            }
+            return kept.root
+        if kept is not None:
+            if _is_emptied(kept.root):
+                return kept.root
+            kept.root.close()
+        return duckdb.connect(":memory:", config=_CLOSED)
+
+    def answer(
+        self,
+        question: Hashable,
+        ask: Callable[[duckdb.DuckDBPyConnection], Fact],
+        tables: Tables = NO_TABLES,
+    ) -> Fact:
+        """Returns the answer to a question that says all that it depends on. tables: those that it is about."""
         known: Fact | None = self._answered.get(question)
         if known is not None:
             return known
-        with self.cursor() as connection:
+        with self.cursor(tables) as connection:
             found = ask(connection)
         self._answered.put(question, found)
         return found
@@ -90,20 +125,18 @@ class Sandbox:
         """Returns the columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
 
         def ask(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
-            self._copy(connection, tables)
             return _bound(connection, select_sql)
 
-        return self.answer(("bind", select_sql, _shapes(tables)), ask)
+        return self.answer(("bind", select_sql, _shapes(tables)), ask, tables)
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
         """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
 
         def ask(connection: duckdb.DuckDBPyConnection) -> bool:
-            self._copy(connection, tables)
             _bind_rows(connection, row_sql, once_sql)
             return True
 
-        self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask)
+        self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask, tables)
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         """Evaluates an expression over every combination of public labels."""
@@ -116,10 +149,6 @@ class Sandbox:
         with self.cursor() as connection:
             return ask(connection)
 
-    def copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
-        """Makes copies of tables, each with one row of NULLs."""
-        self._copy(connection, tables)
-
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
         """Makes the copies that are missing, or have other columns."""
         for table, columns in tables.items():
@@ -129,6 +158,8 @@ class Sandbox:
                 connection.execute(f"DROP TABLE {table.sql}")
             _create_copy(connection, table, columns)
             connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
+            if self._fill is not None:
+                self._fill(connection, table, columns)
             self._copies[table] = tuple(columns)
 
 
@@ -168,7 +199,8 @@ def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Colu
 
 def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> None:
     try:
-        tree = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [row_sql]).fetchone()
+        marks, values = written_values([row_sql])
+        tree = connection.execute(f"SELECT json_serialize_sql(CAST({marks} AS VARCHAR))", values).fetchone()
         check_tree(json.loads(tree[0]) if tree is not None else None)
         connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
         connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too

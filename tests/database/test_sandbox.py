@@ -7,6 +7,7 @@ from contextlib import suppress
 import duckdb
 import pytest
 
+from dpduck.database import cursors
 from dpduck.database.cursors import MOST_ANSWERS, Connections, SandboxAnswers
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column, ImageInput
@@ -117,11 +118,12 @@ def test_cursors_know_no_macros() -> None:
         assert connection.execute("SELECT upper('a'), 1 + 2").fetchall() == [("hidden", 0)]
 
 
-def test_a_sandbox_is_empty_when_another_statement_has_it() -> None:
+def test_a_sandbox_is_empty_when_another_statement_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same DuckDB without copies, schemas, databases and settings; after a failure of its own another one."""
+    monkeypatch.setattr(cursors, "MOST_KEPT", 1)
     answered, odd = SandboxAnswers(), TableName(("memory", 'a "schema"', 'a "table"'))
-    with Sandbox(answered) as box, box.cursor() as cursor:
-        box.copy(cursor, {VISITS: WHOLE, odd: TEXT, TableName(("memory", "main", "visits")): TEXT})
+    copies = {VISITS: WHOLE, odd: TEXT, TableName(("memory", "main", "visits")): TEXT}
+    with Sandbox(answered) as box, box.cursor(copies) as cursor:
         cursor.execute("SET GLOBAL disabled_optimizers = 'in_clause'")
         used = box._root
     with Sandbox(answered) as box, box.cursor() as cursor:
@@ -135,3 +137,39 @@ def test_a_sandbox_is_empty_when_another_statement_has_it() -> None:
         raise ZeroDivisionError
     with Sandbox(answered) as box, box.cursor():
         assert box._root is not used
+
+
+def test_copies_are_kept_for_statements_about_the_same_tables() -> None:
+    """They are lent as they are, with one row of NULLs, and with what a statement adds to them; never with others."""
+    answered, wards = SandboxAnswers(), TableName(("clinic", "main", "wards"))
+    both = {VISITS: WHOLE, wards: TEXT}
+    used = []
+    for tables in ({VISITS: WHOLE}, {VISITS: WHOLE}, both, both):
+        with Sandbox(answered) as box, box.cursor(tables) as cursor:
+            used.append(box._root)
+            assert cursor.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(len(tables),)]
+            assert cursor.execute(SELECT).fetchall() == [(None,)]
+    assert len(set(map(id, used))) == 1
+    for other in ({VISITS: WHOLE}, {VISITS: TEXT, wards: TEXT}, {wards: TEXT}):
+        with Sandbox(answered) as box, box.cursor(other) as cursor:
+            assert cursor.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(len(other),)]
+
+
+def test_made_up_rows_are_for_statements_that_want_them() -> None:
+    """Copies that were filled are not lent to a question that expects one row of NULLs."""
+    answered = SandboxAnswers()
+
+    def fill(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: object) -> None:
+        cursor.execute(f"INSERT INTO {table.sql} VALUES (1), (2)")
+
+    for wanted, rows in ((fill, 3), (None, 1), (fill, 3), (None, 1)):
+        with Sandbox(answered, wanted) as box, box.cursor({VISITS: WHOLE}) as cursor:
+            assert len(cursor.execute(SELECT).fetchall()) == rows
+
+
+def test_a_refused_statement_leaves_no_copies() -> None:
+    """What was made when a question failed may be half made."""
+    answered = SandboxAnswers()
+    with pytest.raises(Refusal), Sandbox(answered) as box:
+        box.bind("SELECT nowhere FROM clinic.main.visits", {VISITS: WHOLE})
+    assert [one.copies for one in answered._kept] == [frozenset()]

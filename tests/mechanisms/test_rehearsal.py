@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import dpduck
 from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.parts import Source, Stored, Units
-from dpduck.mechanisms import rehearsal
+from dpduck.mechanisms import rehearsal, release
 from dpduck.mechanisms.rehearsal import told
 from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.door import rehearse
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn, KeyedJob, KeyJob
-from dpduck.trusted.rows import plain
+from dpduck.trusted.rows import plain, workers
 from dpduck.trusted.rows.workers import Runner, StrictWorkers, Workers
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
@@ -140,3 +144,100 @@ def test_a_process_that_ended_without_a_word_is_asked_again(
     finally:
         pool.close()
     assert len(asked) == tries
+
+
+ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, refresh = '{}') {}"
+PLAIN = (
+    "count(*) FROM visits",
+    "sex, count(*) FROM visits GROUP BY sex",
+    "sex, age, count(*) FROM visits GROUP BY CUBE (sex, age)",
+    "age % 2, count(*) FROM visits GROUP BY age % 2",
+    "sex, count(DISTINCT age) FROM visits GROUP BY sex",
+)
+WRITTEN = (
+    "sex, count(*) FROM visits WHERE age > 3 GROUP BY sex",
+    "sex, count(*) FROM visits WHERE age > 4 GROUP BY sex",
+    "sex, count(*) FILTER (WHERE age > 3) FROM visits GROUP BY sex",
+    "sex, count(sex) FROM visits GROUP BY sex",
+    "sex, sum(age) FROM visits GROUP BY sex",
+    "letter, count(*) FROM visits JOIN letters ON sex = letter GROUP BY letter",
+)
+"""Each has some SQL of an analyst's, if only a column under count, sum or ON: that is decided by the text that runs."""
+
+COMPUTED = ("sex, count(*) FROM visits WHERE age % 3 = 1 GROUP BY sex", "sex, sum(age / 7) FROM visits GROUP BY sex")
+
+
+def make_visits(connection: duckdb.DuckDBPyConnection) -> None:
+    """Visits by unit, and a public table."""
+    connection.execute(
+        "CREATE TABLE visits AS SELECT range AS id, 'FM'[range % 2 + 1] AS sex, range % 8 AS age FROM range(80)"
+    )
+    connection.execute("CREATE TABLE letters AS SELECT unnest(['F', 'M']) AS letter")
+    for statement in (
+        "DECLARE PUBLIC TABLE letters",
+        "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT id MAX ROWS 2, BUDGET (epsilon = 1000), DOMAIN sex IN "
+        "('F', 'M'), DOMAIN age IN (0, 1, 2, 3, 4, 5, 6, 7), CLAMP age BETWEEN 0 AND 9)",
+    ):
+        connection.execute("FROM dp(?)", [statement]).fetchall()
+
+
+@pytest.fixture(scope="module")
+def visits() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same, for tests that start no process of their own."""
+    with dpduck.connect() as connection:
+        make_visits(connection)
+        yield connection
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rehearsals, each as the number of its runs over made-up rows."""
+    found: list[int] = []
+    complaint = rehearsal._complaint
+
+    def begun(*asked: Any) -> str | None:
+        found.append(0)
+        return complaint(*asked)
+
+    def run(*asked: Any) -> None:
+        found[-1] += 1
+        rehearse(*asked)
+
+    monkeypatch.setattr(rehearsal, "_complaint", begun)
+    monkeypatch.setattr(rehearsal, "rehearse", run)
+    return found
+
+
+def test_a_plain_count_is_not_rehearsed(visits: duckdb.DuckDBPyConnection, runs: list[int]) -> None:
+    """Stored columns and the public labels of their domains: nothing that an analyst wrote is asked of a row."""
+    for number, text in enumerate(PLAIN):
+        visits.execute("FROM dp(?)", [ASKED.format(number, text)]).fetchall()
+    assert runs == []
+
+
+def test_whatever_was_written_is_rehearsed_once(visits: duckdb.DuckDBPyConnection, runs: list[int]) -> None:
+    """Each shape once, with one run of what will run over rows, however often it is asked for anew."""
+    for number, text in enumerate((*WRITTEN, *COMPUTED)):
+        for tag in ("a", "b"):
+            visits.execute("FROM dp(?)", [ASKED.format(tag, text)]).fetchall()
+        assert runs == [1] * (number + 1), text
+
+
+def test_a_worker_is_started_for_an_expression_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, conditions and sums of stored columns start no process, in rehearsals neither."""
+    started: list[bool] = []
+
+    class Counted(workers.Worker):
+        def __init__(self, *words: Any) -> None:
+            started.append(True)
+            super().__init__(*words)
+
+    monkeypatch.setattr(workers, "Worker", Counted)
+    monkeypatch.setattr(release, "SandboxAnswers", SandboxAnswers)
+    with dpduck.connect() as fresh:
+        make_visits(fresh)
+        for number, text in enumerate((*PLAIN, *WRITTEN)):
+            fresh.execute("FROM dp(?)", [ASKED.format(number, text)]).fetchall()
+        assert started == []
+        fresh.execute("FROM dp(?)", [ASKED.format("w", COMPUTED[0])]).fetchall()
+        assert len(started) == 2, "one for made-up rows, one for those of the table"
