@@ -68,7 +68,7 @@ TINY = {
     "speed.sparse_queries": Tiny(4, (), {"KEYS": 500, "ROWS": 64, "QUERIES": 5, "SPARSITY": 4, "QUESTIONS": 10,
         "UNIVERSE_ROWS": 1000, "REPEATS": 1}),
     "speed.start": Tiny(5, (), {"ROUNDS": 1}, says="import duckdb, the unit"),
-    "speed.statement_latency": Tiny(0, (), {"ROUNDS": 1}),
+    "speed.statement_latency": Tiny(7, (), {"ROUNDS": 1, "STATEMENTS": 3, "SETTLING": 0}),
     "speed.streams": Tiny(1, ("300",), {"MONTHS": 3}),
     "speed.synthetic_seconds": Tiny(0, ("400",), {"STATEMENTS": (
         ("rho = 0.5", 3, 2, "cube"),)}, says="SAMPLE 1000000"),

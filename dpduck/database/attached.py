@@ -1,21 +1,25 @@
 """Facts about attached databases: their names, possible changes and hidden functions.
 
 Any user who runs SQL on a connection of a database may have hidden a function by a macro. Listing functions takes 10 to
-25 ms. Where nothing can be added, the hidden functions are looked for once.
+25 ms. Where nothing can be added, the hidden functions are looked for once. Where the database is one file, they are
+looked for when something was written to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import duckdb
 
 from dpduck.database.cursors import PREFIX, OpenCursor, SandboxAnswers
 from dpduck.frontend.text.names import TableName, fold
+from dpduck.trusted.rows.plain import keep_plans_plain
 
 Fact = TypeVar("Fact")
 
@@ -25,9 +29,11 @@ _HIDDEN = (
 )
 _DATABASES = (
     "SELECT database_name, path, database_oid, readonly, type = 'duckdb' AND NOT contains(coalesce(path, '://'), "
-    "'://'), current_setting('default_collation'), type, internal FROM duckdb_databases()"
+    "'://'), current_setting('default_collation'), type, internal, current_setting('disabled_optimizers') "
+    "FROM duckdb_databases()"
 )
-"""Whether it is a file of DuckDB's; and the setting of which DISTINCT and GROUP BY, so facts about a table, depend."""
+"""Whether it is a file of DuckDB's; the setting of which DISTINCT and GROUP BY, so facts about a table, depend; and the
+passes that plans are made without."""
 
 MOST_STILL = 512
 """Facts about tables that cannot change that are remembered."""
@@ -39,7 +45,8 @@ class Databases:
 
     kinds: of all, by folded names. collation: that texts have where none is written. token: what tells these databases
     from others, where all are read-only; None where one can be written. unchanging: the same where all of them are
-    files of DuckDB's, so that nothing can be added to one.
+    files of DuckDB's, so that nothing can be added to one. quiet: what tells one file that nobody has written to from
+    itself before and after; as unchanging where nobody can write. disabled: the passes that DuckDB plans without.
     """
 
     rows: tuple[tuple[object, ...], ...]
@@ -47,6 +54,8 @@ class Databases:
     collation: str
     token: str | None
     unchanging: str | None
+    quiet: str | None
+    disabled: str
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,29 @@ def kept(still: Still | None, table: TableName, asked: tuple[object, ...], ask: 
     return known[0]
 
 
+_BESIDE = ("", ".wal", ".wal.checkpoint", ".wal.recovery")
+"""What DuckDB writes to before a commit can be seen: the file, and its logs."""
+
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a file's time tells a later write from the last one, on any file system."""
+
+
+def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
+    """Returns what a later write to the one database would change; None of more, of another kind, or written just now.
+
+    Of several databases one may be attached so that DuckDB writes to no log of it.
+    """
+    if len(others) != 1 or not others[0][4]:
+        return None
+    states = {}
+    for ending in _BESIDE:
+        with suppress(OSError):
+            state = Path(f"{others[0][1]}{ending}").stat()
+            states[ending] = state.st_ino, state.st_size, state.st_mtime_ns
+    newest = max((written for _, _, written in states.values()), default=0)
+    return f"{others[0]!r} {states}" if "" in states and time.time_ns() - newest > _SETTLED else None
+
+
 class Shadows:
     """The names that are hidden, of which those of databases that cannot change are remembered.
 
@@ -91,6 +123,12 @@ class Shadows:
         self.store = store
         self._known: tuple[str, frozenset[str]] | None = None
         self._still: tuple[str, Still] | None = None
+        self._plain: str | None = None
+
+    def keep_plans_plain(self, cursor: duckdb.DuckDBPyConnection, databases: Databases) -> None:
+        """Does so by the setting that was found to be right before. databases: as this cursor sees them."""
+        if databases.disabled != self._plain:
+            self._plain = keep_plans_plain(cursor)
 
     def databases(self, cursor: duckdb.DuckDBPyConnection) -> Databases:
         """Returns what is attached, as this cursor sees it."""
@@ -100,11 +138,15 @@ class Shadows:
         token = repr(others) if others and all(row[3] for row in others) else None
         unchanging = token if all(row[4] for row in others) else None
         kinds, collation = {fold(str(row[0])): str(row[6]) for row in rows}, str(rows[0][5] or "") if rows else ""
-        return Databases(tuple(others), kinds, collation, token, unchanging)
+        disabled = str(rows[0][8] or "") if rows else ""
+        return Databases(tuple(others), kinds, collation, token, unchanging, unchanging or _quiet(others), disabled)
 
-    def still(self, databases: Databases) -> Still | None:
-        """Returns what cannot change of these; None where something can."""
-        token = databases.token
+    def still(self, databases: Databases, quiet: bool = False) -> Still | None:
+        """Returns what cannot change of these; None where something can.
+
+        quiet: whether a file counts that was not written to since. Whoever counts rows by such a fact looks again.
+        """
+        token = databases.token or (databases.quiet if quiet else None)
         if token is None:
             return None
         known = self._still
@@ -119,7 +161,7 @@ class Shadows:
 
     def names(self, cursor: duckdb.DuckDBPyConnection, databases: Databases | None = None) -> frozenset[str]:
         """Returns the names in lower case. databases: as this cursor sees them."""
-        token = (databases or self.databases(cursor)).unchanging
+        token = (databases or self.databases(cursor)).quiet
         known = self._held(token)
         return self._listed(cursor, token) if known is None else known
 
@@ -130,7 +172,7 @@ class Shadows:
         They are those of a moment after this was called: what was committed before is seen.
         """
         databases = self.databases(cursor)
-        token = databases.unchanging
+        token = databases.quiet
         known = self._held(token)
         if known is not None:
             yield Looked(databases, lambda: known)

@@ -20,7 +20,6 @@ from dpduck.database.terms import Terms
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.trusted.conditions import where_sql
-from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
 
@@ -117,7 +116,7 @@ class Catalog:
 
     @cached_property
     def _still(self) -> Still | None:
-        return self._policies.shadows.still(self._databases)
+        return self._policies.shadows.still(self._databases, self._looked is not None)
 
     @cached_property
     def _budgets(self) -> Mapping[str, Budget]:
@@ -307,7 +306,7 @@ class Catalog:
         # a setting of the whole database that makes different texts equal would merge units and keys
         if self._databases.collation.lower() not in ("", "binary", "c", "posix"):
             raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
-        keep_plans_plain(self._cursor)
+        self._policies.shadows.keep_plans_plain(self._cursor, self._databases)
 
     def _as_read(self, read: PrivateTable) -> bool:
         """Tells whether a policy is the one that was read, and the columns taken for keys are still keys."""

@@ -86,7 +86,7 @@ PREFIX = "dpduck_release_"
 """How the names of these databases begin, since those of releases begin with release_."""
 
 _COPY = re.compile(rf"\b{PREFIX.removesuffix('release_')}(release_(?:known_)?\d+(?:_\d+)?)\b")
-MOST_COPIES = 64
+MOST_COPIES, MOST_WRITTEN = 64, 256
 MOST_ROWS = 5_000_000
 
 
@@ -94,17 +94,28 @@ class ReleaseCopies:
     """Copies of the latest releases of this process; the oldest are detached when there are too many.
 
     A transaction that began before a release sees its copy, though not the store's table: attached databases have no
-    snapshot yet. A copy that was detached is not needed by any transaction that began since.
+    snapshot yet. A copy that was detached is not needed by any transaction that began since. A copy of a few values is
+    SQL that has them, and no database.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:
         self._open_cursor = open_cursor
         self._lock = threading.Lock()  # for the books only: copying and reading go on meanwhile
         self._rows: OrderedDict[str, int] = OrderedDict()
+        self._written: OrderedDict[str, str] = OrderedDict()
         self._made = 0
 
+    def write(self, name: str, values_sql: str) -> None:
+        """Keeps a release that is a SELECT of its few values."""
+        with self._lock:
+            self._written[name] = f"({values_sql})"
+            if len(self._written) > MOST_WRITTEN:
+                self._written.popitem(last=False)
+
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
-        """Copies a stored release into a database of its own; where that fails, the store is read."""
+        """Copies a stored release that is not written into a database of its own; if that fails, the store is read."""
+        if name in self._written:
+            return
         database = quote_identifier(_database(name))
         with suppress(duckdb.Error), self._open_cursor() as cursor:
             cursor.execute(f"ATTACH ':memory:' AS {database} (READ_WRITE)")
@@ -130,9 +141,10 @@ class ReleaseCopies:
         return f"{database}.main.t"
 
     def table_sql(self, name: str) -> str | None:
-        """Returns the copy, None where the release is read from the store."""
+        """Returns the copy: a table or a subquery. None where the release is read from the store."""
         with self._lock:
-            return f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
+            copied = f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
+            return self._written.get(name, copied)
 
     def has_all(self, sql: str) -> bool:
         """Tells whether none of the copies that SQL names was detached."""

@@ -140,12 +140,13 @@ class ReleaseStore:
             ).fetchall()
             if rows:
                 found = _release(rows[0])
-                return Asked(found, self.taken(found.name))
-            ((failed, ended),) = cursor.execute(
-                f"SELECT (SELECT max(ledger_id) FROM {self._failures} WHERE digest = {told}), "
-                f"(SELECT max(ledger_id) FROM {self._unanswered} WHERE digest = {told})"
+                return Asked(found, self._is_taken(cursor, found.name))
+            noted = cursor.execute(
+                f"SELECT true, ledger_id FROM {self._failures} WHERE digest = {told} UNION ALL "
+                f"SELECT false, ledger_id FROM {self._unanswered} WHERE digest = {told}"
             ).fetchall()
-        return Asked(failed=failed, unanswered=ended)
+        failed, ended = ([entry for failure, entry in noted if failure is which] for which in (True, False))
+        return Asked(failed=max(failed, default=None), unanswered=max(ended, default=None))
 
     def view(self, name: str) -> StoredRelease | None:
         """Returns a private view by name."""
@@ -193,7 +194,11 @@ class ReleaseStore:
 
     def taken(self, name: str) -> bool:
         """Tells whether a table of this name is in the store: to bind it is cheaper than to list what is there."""
-        with suppress(duckdb.CatalogException), self._open_cursor() as cursor:
+        with self._open_cursor() as cursor:
+            return self._is_taken(cursor, name)
+
+    def _is_taken(self, cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
+        with suppress(duckdb.CatalogException):
             cursor.execute(f"SELECT 1 FROM {self.table_sql(name)} LIMIT 0").fetchall()
             return True
         return False
@@ -220,18 +225,21 @@ class ReleaseStore:
         covariances: str | None = None,
         before_it_is_seen: Callable[[], None] = lambda: None,
         also: Also = lambda cursor: None,
-    ) -> None:
-        """Stores a release with its rows, and `also` does more; all or nothing, and nothing if the last step raises."""
+    ) -> str:
+        """Stores a release with its rows, and `also` does more; all or nothing, and nothing if the last step raises.
+
+        Returns a SELECT of the rows where they are few, "" where they are not.
+        """
         self._steps(BEFORE_STORING)
-        listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
-            self._fill(cursor, release.name, listed, table)
+            values_sql = self._fill(cursor, release.name, columns, table)
             self.insert(cursor, release, table.num_rows, covariances)
             also(cursor)
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = {quote_text(release.digest)}")
             before_it_is_seen()
             cursor.execute("COMMIT")
+        return values_sql
 
     def put_views(
         self,
@@ -271,26 +279,32 @@ class ReleaseStore:
         self, release: StoredRelease, columns: Sequence[tuple[str, str]], table: pa.Table, replace: bool
     ) -> None:
         """Stores a private table: rows that were made from a release, under a name of their own."""
-        listed = ", ".join(f"{quote_identifier(name)} {type_name}" for name, type_name in columns)
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN")
             if replace:
                 self._remove(cursor, release.name)
-            self._fill(cursor, release.name, listed, table)
+            self._fill(cursor, release.name, columns, table)
             self.insert(cursor, release, table.num_rows)
             cursor.execute("COMMIT")
 
-    def _fill(self, cursor: duckdb.DuckDBPyConnection, name: str, listed: str, table: pa.Table) -> None:
-        """Makes a table of these rows. A few are written, in half the time that DuckDB takes to read Arrow."""
+    def _fill(
+        self, cursor: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], table: pa.Table
+    ) -> str:
+        """Makes a table of these rows. A few are written, in half the time that DuckDB takes to read Arrow.
+
+        Returns the SELECT of rows that are written without a parameter, "" for others.
+        """
         target = self.table_sql(name)
-        cursor.execute(f"CREATE TABLE {target} ({listed})")
         if 0 < table.num_rows * table.num_columns <= FEW and all(kind in _PLAIN for kind in table.schema.types):
-            written = [written_values(map(_exact, row)) for row in zip(*table.to_pydict().values(), strict=True)]
-            values = [value for _, unwritten in written for value in unwritten]
-            cursor.execute(f"INSERT INTO {target} VALUES {', '.join(f'({marks})' for marks, _ in written)}", values)
-            return
+            values_sql, values = _values_sql(columns, table)
+            cursor.execute(f"CREATE TABLE {target} AS {values_sql}", values)
+            return "" if values else values_sql
+        listed = ", ".join(f"{quote_identifier(column)} {type_name}" for column, type_name in columns)
+        cursor.execute(f"CREATE TABLE {target} ({listed})")
         cursor.register("dpduck_released_rows", table)
         cursor.execute(f"INSERT INTO {target} SELECT * FROM dpduck_released_rows")
+        cursor.unregister("dpduck_released_rows")
+        return ""
 
     def drop_view(self, name: str) -> None:
         """Removes a private view; its release stays, so that asking again is free."""
@@ -332,6 +346,19 @@ class ReleaseStore:
         ])  # fmt: skip
         columns = f"{_COLUMNS}, covariances, released_at"
         cursor.execute(f"INSERT INTO {self._table} ({columns}) VALUES ({marks}, now() AT TIME ZONE 'UTC')", values)
+
+
+def _values_sql(columns: Sequence[tuple[str, str]], table: pa.Table) -> tuple[str, list[object]]:
+    """Returns a SELECT of rows with their names and types, and its parameters."""
+    written = [written_values(map(_exact, row)) for row in zip(*table.to_pydict().values(), strict=True)]
+    names = [f"c{number}" for number in range(len(columns))]
+    casts = (
+        f"CAST({value} AS {type_name}) AS {quote_identifier(name)}"
+        for value, (name, type_name) in zip(names, columns, strict=True)
+    )
+    rows = ", ".join(f"({marks})" for marks, _ in written)
+    select = f"SELECT {', '.join(casts)} FROM (VALUES {rows}) AS dpduck_values({', '.join(names)})"
+    return select, [value for _, values in written for value in values]
 
 
 def _exact(value: object) -> object:

@@ -440,18 +440,22 @@ class Engine:
 
         analysis: where SQL of the analyst's stands around it, which must bind before the charge.
         """
-        mechanism = mechanism_of(question)
+        mechanism, bound = mechanism_of(question), list[Analysis]()
 
         def recheck(cursor: duckdb.DuckDBPyConnection, plan: Any) -> None:
             catalog = Catalog(cursor, self._policies, box)
             catalog.require_unchanged(request.rows)
             if analysis is not None:
                 catalog.bind(check_sql(analysis, mechanism, plan), analysis.outer.tables)
+                bound.append(analysis)
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
         said = partial(self.foresight.say, mechanism)
         planned_now = partial(mechanism.planned, question, recheck, tools, said)
-        return self._releaser.release(digest, planned_now, caller, text)
+        release = self._releaser.release(digest, planned_now, caller, text)
+        for known in bound:  # before the charge, over the columns that it has
+            self._note_bound(release, known)
+        return release
 
     def _release_sparse(self, sparse: SparseRequest, caller: Caller, text: str) -> StoredRelease:
         return self._release(sparse, sparse.request, sparse.digest(), caller, text)
@@ -461,16 +465,19 @@ class Engine:
 
         This is asked of cached answers too: the price was paid for the release, not for this SQL around it.
         """
-        known = (release.name, analysis.outer.sql, analysis.confidence)
-        if known in self._bound:
+        if (release.name, analysis.outer.sql, analysis.confidence) in self._bound:
             return
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies, box)
             columns = catalog.columns(TableName((self._store, "main", release.name)))
             catalog.bind(empty_release_sql(columns, release.laws, analysis), analysis.outer.tables)
+        self._note_bound(release, analysis)
+
+    def _note_bound(self, release: StoredRelease, analysis: Analysis) -> None:
+        """Remembers that SQL binds around a release."""
         if len(self._bound) >= MOST_BOUND:
             self._bound.clear()
-        self._bound.add(known)
+        self._bound.add((release.name, analysis.outer.sql, analysis.confidence))
 
     def _shown(self, release: StoredRelease, analysis: Analysis, box: Sandbox) -> str:
         self._require_outer(release, analysis, box)

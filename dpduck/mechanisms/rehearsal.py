@@ -86,7 +86,6 @@ def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswe
     strict = StrictWorkers(workers)
     try:
         with Sandbox(answered, _with_awkward_rows) as box, box.cursor(tables) as cursor:
-            keep_plans_plain(cursor)
             rehearse(cursor, scans, strict)
             _each_alone(cursor, [one.scan.job for one in scans], strict)
     except InternalError:
@@ -118,7 +117,11 @@ def told(job: object) -> Hashable:
 
 
 def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
-    """Adds rows of extreme values of each type, and no NULL but in columns of types that are not computed with."""
+    """Adds rows of extreme values of each type, and no NULL but in columns of types that are not computed with.
+
+    Plans of the sandbox are as plain as those over private rows from then on.
+    """
+    keep_plans_plain(cursor)
     made = [f"{_one_of(column.type_name)} AS {quote_identifier(column.name)}" for column in columns]
     made = [sql for sql in made if not sql.startswith("NULL")]
     if made:

@@ -211,11 +211,13 @@ class Releaser:
             try:
                 moment = twins if twins is not None and twins.moment else None
                 also = partial(self._keep, release.name, planned.header.request.rows, moment, made.measured)
-                self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
+                values = self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
                 if not ended:
                     raise _unstored(door.entry) from None
                 raise
+            if values:
+                self._copies.write(release.name, values)
             self._steps("after the release")
         except (SystemExit, _Unstored):
             raise

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.database import attached
 from dpduck.database.attached import Shadows
 from dpduck.database.catalog import Catalog
 from dpduck.database.policies import PolicyStore
@@ -53,6 +54,54 @@ def test_a_read_only_database_is_looked_at_once(macro_file: Path) -> None:
         assert shadows._known is None
         connection.execute("DROP MACRO other.main.lower")
         assert shadows.names(connection) == {"upper"}
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock two seconds on, so that no test waits until its files' times tell of a write."""
+    monkeypatch.setattr(attached, "_SETTLED", -(10**9))
+
+
+def test_a_file_is_looked_at_when_something_was_written(tmp_path: Path, settled: None) -> None:
+    """A macro, in the log or in the file, and whatever else a commit writes; by whichever connection."""
+    shadows = Shadows("private")
+    with duckdb.connect(str(tmp_path / "written.duckdb")) as connection, connection.cursor() as other:
+        assert shadows.names(connection) == frozenset()
+        first = shadows._known
+        assert shadows.names(connection) == frozenset() and shadows._known is first is not None
+        for change, expected in (
+            ("CREATE MACRO upper(x) AS 1", {"upper"}),
+            ("CHECKPOINT", {"upper"}),
+            ("BEGIN; CREATE MACRO reverse(x) AS 1; COMMIT", {"reverse", "upper"}),
+            ("DROP MACRO upper", {"reverse"}),
+            ("CREATE TABLE t AS SELECT range AS i FROM range(10)", {"reverse"}),
+        ):
+            other.execute(change)
+            before = shadows._known
+            assert shadows.names(connection) == expected
+            assert shadows._known is not before
+        other.execute("BEGIN; CREATE MACRO trim(x) AS 1")
+        assert shadows.names(connection) == {"reverse"}, "it is not committed"
+        other.execute("ROLLBACK")
+
+
+def test_a_log_of_no_writes_is_not_believed(tmp_path: Path, settled: None) -> None:
+    """DuckDB can be told to write nothing of a database that is attached beside another one."""
+    shadows = Shadows("private")
+    with duckdb.connect(str(tmp_path / "first.duckdb")) as connection:
+        connection.execute(f"ATTACH '{tmp_path / 'second.duckdb'}' AS second (RECOVERY_MODE no_wal_writes)")
+        assert shadows.names(connection) == frozenset()
+        connection.execute("CREATE MACRO second.main.upper(x) AS 1")
+        assert shadows.names(connection) == {"upper"}
+
+
+def test_a_file_that_was_written_a_moment_ago_is_looked_at(tmp_path: Path) -> None:
+    """A second write within a clock's tick could leave a file with the same size and time."""
+    shadows = Shadows("private")
+    with duckdb.connect(str(tmp_path / "fresh.duckdb")) as connection:
+        assert shadows.databases(connection).quiet is None
+    with duckdb.connect(str(tmp_path / "fresh.duckdb"), read_only=True) as connection:
+        assert shadows.databases(connection).quiet is not None
 
 
 def test_another_file_under_the_same_name_is_looked_at(macro_file: Path, tmp_path: Path) -> None:

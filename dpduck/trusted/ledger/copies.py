@@ -61,10 +61,15 @@ def position_of(state: LedgerState, begun: Begun) -> ChainEnd:
     return ChainEnd(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
 
 
+def latest(begun: Begun) -> Begun:
+    """Returns the charges without an answer that are kept in mind, in the order of their entries."""
+    return dict(sorted(begun.items())[-MOST_BEGUN:])
+
+
 def encoded(position: ChainEnd) -> bytes:
     """Returns a position as one line of JSON with exact texts."""
     spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
-    begun = {str(entry): times for entry, times in sorted(position.begun.items())[-MOST_BEGUN:]}
+    begun = {str(entry): times for entry, times in latest(position.begun).items()}
     fields = {"counter": position.counter, "head": position.head, "spent": spent, "begun": begun}
     return json.dumps(fields).encode()
 
@@ -124,14 +129,15 @@ class OutsideCounters:
             if all(entry in place.begun or entry > place.counter for place in places)
         }
 
-    def advance(self, found: Found, state: LedgerState, begun: Begun) -> bool:
-        """Bring both to the end of the ledger; False if another writer came in between."""
+    def advance(self, found: Found, state: LedgerState, begun: Begun) -> Found | None:
+        """Bring both to the end of the ledger, and return their texts; None if another writer came in between."""
         text = encoded(position_of(state, begun))
         if found.secrets != text and not self._secrets.replace(POSITION, found.secrets, text):
-            return False
-        if self._witness is None or found.witness == text:
-            return True
-        return self._witness.replace(found.witness, text)
+            return None
+        if self._witness is None:
+            return Found(text, None)
+        moved = found.witness == text or self._witness.replace(found.witness, text)
+        return Found(text, text) if moved else None
 
 
 def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> None:

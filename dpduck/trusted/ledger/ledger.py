@@ -153,11 +153,16 @@ class Ledger:
         principal: str | None = None,
         allotment: Fraction | None = None,
         periods: Periods | None = None,
+        anew: bool = True,
     ) -> None:
-        """Raise BudgetRefusal if this charge does not fit now; charge nothing."""
+        """Raise BudgetRefusal if this charge does not fit now; charge nothing.
+
+        anew: whether other ledgers of this process are read on first. The charge itself always does.
+        """
         budget_rules.require_charge(charge)
         with self._lock:
-            self._chain.read_on()
+            if anew:
+                self._chain.read_on()
             self._require_room(unit_key, charge, principal, allotment, periods)
 
     def charge(

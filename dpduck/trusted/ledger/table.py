@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import duckdb
 
 from dpduck.frontend.text.names import quote_text, written_values
 from dpduck.trusted.ledger.budgets import LedgerState
-from dpduck.trusted.ledger.copies import Begun, Change, OutsideCounters, Witness
+from dpduck.trusted.ledger.copies import Begun, Change, Found, OutsideCounters, Witness, latest
 from dpduck.trusted.ledger.entries import (
     NOTHING,
     LedgerEntry,
@@ -40,6 +41,15 @@ ROOM = 2**20
 _ATTEMPTS = 100  # several ledgers on one store in one process may take each other's numbers
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The outside counters as this ledger left them. found: their texts. last_id, begun: what these say."""
+
+    found: Found | None
+    last_id: int
+    begun: Begun
+
+
 class LedgerChain:
     """The chain of one store, its running state, and its counters outside."""
 
@@ -51,6 +61,7 @@ class LedgerChain:
         self._folder = folder
         self._table = table
         self._outside = OutsideCounters(secrets, witness)
+        self._seen = _Seen(None, 0, {})
         self._steps = steps
         self._store_id = required(secrets, STORE_ID).decode()
         self._chain_key = required(secrets, CHAIN_KEY)
@@ -65,7 +76,7 @@ class LedgerChain:
     def begun(self) -> Begun:
         """Returns the charges that have no answer yet, according to every place."""
         self.settle()
-        return self._outside.begun(self._outside.read(), self.state)
+        return self._seen.begun
 
     def settle(self, change: Change = dict) -> None:
         """Bring the running state to the chain's end, require the outside counters to agree, and move them there.
@@ -75,15 +86,27 @@ class LedgerChain:
         for _ in range(_ATTEMPTS):
             found = self._outside.read()  # before the store: whoever writes them has written the store
             self.read_on()
-            try:
-                self._outside.require_same(found, self.state)
-            except StoreError:
-                if self._outside.read() == found:
-                    raise
-                continue  # another ledger of this process wrote in between
-            if self._outside.advance(found, self.state, change(self._outside.begun(found, self.state))):
+            if found == self._seen.found and self.state.last_id == self._seen.last_id:
+                begun = self._seen.begun  # as this ledger left them: nothing is decoded and compared again
+            else:
+                try:
+                    self._outside.require_same(found, self.state)
+                except StoreError:
+                    if self._outside.read() == found:
+                        raise
+                    continue  # another ledger of this process wrote in between
+                begun = self._outside.begun(found, self.state)
+            if self._advance(found, change(begun)):
                 return
         raise _crowded()
+
+    def _advance(self, found: Found, begun: Begun) -> bool:
+        """Move the outside counters here from what they were; False if another writer came in between."""
+        moved = self._outside.advance(found, self.state, begun)
+        if moved is None:
+            return False
+        self._seen = _Seen(moved, self.state.last_id, latest(begun))
+        return True
 
     def read_on(self) -> None:
         """Absorb what was written since, and require the last entry known to be there still."""
@@ -112,10 +135,22 @@ class LedgerChain:
             except TakenError:
                 continue
             self._steps("row committed")
-            self.settle()
+            self._count_on(row)
             self._steps("counters written")
             return row.id
         raise _crowded()
+
+    def _count_on(self, row: LedgerRow) -> None:
+        """Absorb the row that was just committed, and move the outside counters from where `settle` left them.
+
+        The row is not read again: it follows the chain's end, and no other row can have its number. Where another
+        ledger of this process moved the counters meanwhile, all is read.
+        """
+        before = self._seen
+        self._absorb(self.state, [row])
+        begun = {**before.begun, row.id: 1} if self.state.charged_last else before.begun
+        if before.found is None or not self._advance(before.found, begun):
+            self.settle()
 
     def adopt(self, principal: str, statement: str) -> None:
         """Charge every unit what the outside counters know beyond this chain, and move the counters here."""
@@ -128,7 +163,7 @@ class LedgerChain:
             if missing != NOTHING:
                 self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
                 self.read_on()
-        if not self._outside.advance(found, self.state, {}):  # what had no answer there is not answered here
+        if not self._advance(found, {}):  # what had no answer there is not answered here
             raise _crowded()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
@@ -278,7 +313,7 @@ class LedgerTable:
 
     def append(self, row: LedgerRow, note: Note | None = None) -> None:
         """Commit one row; it is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
-        marks, values = written_values([row.id, datetime_of(row.at), *row[2:]])
+        marks, values = written_values([row.id, datetime_of(row.at).isoformat(" "), *row[2:]])
         with _own_errors("written"), closing(self._open_cursor()) as cursor:
             try:
                 cursor.execute("BEGIN")

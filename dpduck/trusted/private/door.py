@@ -194,7 +194,9 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
     if paid is not None:
         _require_same_bill(ledger, bill, asks, paid)
         return
-    ledger.check(bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, periods=bill.periods)
+    ledger.check(
+        bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, periods=bill.periods, anew=False
+    )
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:

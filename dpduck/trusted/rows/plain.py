@@ -370,19 +370,25 @@ row_group_pruner and join_filter_pushdown (leave out parts of a table by these: 
 (raises where a row has a rank of a million), extension; of 2.0 those that move projections or casts."""
 
 
-def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Switches off the passes that are on; Refusal where they are on and the configuration is locked."""
-    if not _running(cursor):
-        return
-    row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchone()
-    known = [row[0]] if row is not None and row[0] else []
+def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
+    """Switches off the passes that are on; Refusal where they are on and the configuration is locked.
+
+    Returns the setting with which none is on that must be off.
+    """
+    running = _running(cursor)
+    row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
+    if not running:
+        return str(row[0][0])
+    known = [row[0][0]] if row[0][0] else []
+    setting = ",".join([*known, *running])
     try:
-        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join([*known, *_running(cursor)])}'")
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{setting}'")
     except duckdb.Error:
         raise Refusal(
             "DuckDB's configuration is locked with optimizer passes on that may raise on a private row",
             accepted="dpduck.load before SET lock_configuration, and disabled_optimizers left as it sets them",
         ) from None
+    return setting
 
 
 def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
