@@ -32,7 +32,12 @@ def stored(rows: pa.Table) -> list[tuple[object, ...]]:
         connection.execute("ATTACH ':memory:' AS private")
         store = ReleaseStore(connection.cursor, "private")
         layout.create_tables(connection.cursor(), "private")
-        store.put_table(release, COLUMNS, rows)
+        values = store.put_table(release, COLUMNS, rows)
+        assert bool(values) == (0 < rows.num_rows < 8)
+        if values:  # a SELECT of the same types and values, for transactions that began before
+            for asked_of in ("DESCRIBE", "SELECT CAST(COLUMNS(*) AS VARCHAR) FROM"):
+                of_table = connection.execute(f"{asked_of} (FROM private.main.release_1)").fetchall()
+                assert connection.execute(f"{asked_of} ({values})").fetchall() == of_table
         assert [found.rows for found, _ in store.all()] == [rows.num_rows]
         asked = store.asked("0")
         assert asked.release is not None
@@ -48,6 +53,11 @@ def test_rows_that_are_written_are_those_that_are_read_from_arrow(monkeypatch: p
     assert [list(map(repr, row)) for row in written] == [list(map(repr, row)) for row in stored(ROWS)]
     assert [row[0] for row in written] == ROWS.column("a").to_pylist()
     assert math.copysign(1, float(str(written[2][0]))) == -1
+
+
+def test_few_rows_without_a_nul_are_a_select_too() -> None:
+    """A text with a NUL is no literal, and is copied into a database of its own."""
+    assert len(stored(pa.concat_tables([ROWS.slice(0, 1), ROWS.slice(2)]))) == 7
 
 
 def test_no_row_and_many_rows_are_stored() -> None:

@@ -50,6 +50,8 @@ def test_statements_sent_to_duckdb(kind: str, tmp_path: Path, monkeypatch: pytes
                 options = f"OPTIONS (epsilon = 1, refresh = '{number}')"
                 connection.execute("FROM dp(?)", [f"SELECT WITH DIFFERENTIAL_PRIVACY {options} {text}"]).fetchall()
             found[name] = len(sent)
+        copies = "SELECT count(*) FROM duckdb_databases() WHERE database_name LIKE 'dpduck_release%'"
+        assert connection.execute(copies).fetchall() == [(3,)], "the cubes: a few values need none"
         sent.clear()
         connection.execute("FROM dp(?)", [f"SELECT WITH DIFFERENTIAL_PRIVACY {options} {text}"]).fetchall()
         found["stored"] = len(sent)
