@@ -19,6 +19,14 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
+@pytest.fixture
+def own_state(state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Witnesses of the test's own clinic stay with it, so that it can be a copy of what was made once."""
+    directory = tmp_path / "state"
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(directory))
+    return directory
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> Iterator[Served]:
     opened = open_served(tmp_path_factory.mktemp("served"))

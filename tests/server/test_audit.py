@@ -45,7 +45,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_nothing_is_charged_that_cannot_be_noted(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk everybody is told the same true sentence, stderr too; with room again everything goes on."""
     opened = open_served(tmp_path)
@@ -150,7 +150,7 @@ def test_the_store_is_its_owners(served: Served) -> None:
 
 
 def test_what_was_unexpected_is_named_without_its_words(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client reads one fixed text, the owner the kind of failure and its line: what it says could quote data."""
     opened = open_served(tmp_path)

@@ -59,7 +59,7 @@ def test_without_the_gate_no_statement_shows_a_private_value(served: Served) -> 
 @pytest.mark.slow
 @needs_quack
 def test_a_server_whose_gate_lets_everything_pass(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over the protocol, with the authorization switched off: the server's process has no private file open."""
     database = make_clinic(tmp_path)

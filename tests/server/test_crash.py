@@ -58,7 +58,7 @@ def killed_after(seconds: float, process: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_vault_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
+def test_a_vault_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> None:
     """Killed while it answers: readers go on, who waits is told, no charge is lost, what was answered stays free."""
     database = make_clinic(tmp_path)
     add_principals(database)
@@ -101,7 +101,7 @@ def children(process: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, state_directory: Path) -> None:
+def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path) -> None:
     """Killed between two charges and their answers: both who wait are answered, each for one charge; others wait too.
 
     What the killer asks again is asked alone: whatever it ends, it is its own.
@@ -149,7 +149,7 @@ def counter(folder: Path) -> int:
 
 @pytest.mark.slow
 def test_a_process_that_waits_takes_the_place_of_a_vault(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The vault dies: what has imported everything already opens the store, and another one begins to wait.
 
@@ -178,7 +178,7 @@ def test_a_process_that_waits_takes_the_place_of_a_vault(
 
 
 @pytest.mark.slow
-def test_a_vault_that_answers_nothing_is_started_anew(tmp_path: Path, state_directory: Path) -> None:
+def test_a_vault_that_answers_nothing_is_started_anew(tmp_path: Path, own_state: Path) -> None:
     """One that neither answers nor ends, as one without memory, is ended, and whoever waited is answered."""
     database = make_clinic(tmp_path)
     add_principals(database)
@@ -200,7 +200,7 @@ def test_a_vault_that_answers_nothing_is_started_anew(tmp_path: Path, state_dire
 
 @pytest.mark.slow
 def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than the pipe holds is not sent for ever to a process that does not read it."""
     monkeypatch.setattr(vault_client, "_PATIENCE", 2.0)
@@ -227,7 +227,7 @@ def test_a_vault_that_hears_nothing_holds_nobody_for_ever(
 
 @pytest.mark.slow
 @needs_quack
-def test_a_server_that_is_killed_comes_back(tmp_path: Path, state_directory: Path) -> None:
+def test_a_server_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> None:
     """kill -9 of the server while a shell waits: its vault ends too, a new one has every charge and every answer."""
     database = make_clinic(tmp_path)
     token = add_principals(database)["bob"]

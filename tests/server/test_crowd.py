@@ -28,7 +28,7 @@ Client = tuple[duckdb.DuckDBPyConnection, list[bytes]]
 
 
 @pytest.mark.slow
-def test_a_thousand_statements_at_once(tmp_path: Path, state_directory: Path) -> None:
+def test_a_thousand_statements_at_once(tmp_path: Path, own_state: Path) -> None:
     """Each is answered or told that they are too many; each question is charged once; the gate works afterwards."""
     opened = open_served(tmp_path, Limits(running=16, running_each=8))
     questions = [count("sex", f"0.0{number}") for number in (1, 2, 3)]

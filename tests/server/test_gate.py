@@ -163,7 +163,7 @@ def test_the_log_says_who_and_what_and_never_an_answer(served: Served) -> None:
     assert served.log.stat().st_mode & 0o077 == 0
 
 
-def test_a_revoked_principal_asks_no_more(tmp_path: Path, state_directory: Path) -> None:
+def test_a_revoked_principal_asks_no_more(tmp_path: Path, own_state: Path) -> None:
     """Inside the vault too: it looks up who asks, whatever the public database says."""
     opened = open_served(tmp_path)
     try:
@@ -190,7 +190,7 @@ def test_the_public_database_holds_released_tables_alone(served: Served) -> None
 
 
 @pytest.mark.slow
-def test_limits_are_kept(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_kept(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Length, depth, time, rows and statements at once: each is refused in one line, and the server goes on."""
     limits = Limits(characters=2_000, seconds=600, rows=15, running=3, running_each=2)
     opened = open_served(tmp_path, limits)

@@ -195,7 +195,7 @@ def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK
 
 @pytest.mark.slow
 @needs_quack
-def test_statements_that_wait_cost_no_processor(tmp_path: Path, state_directory: Path) -> None:
+def test_statements_that_wait_cost_no_processor(tmp_path: Path, own_state: Path) -> None:
     """While statements wait for a place the server does nothing: DuckDB's threads do not look again and again."""
     database = make_clinic(tmp_path)
     tokens = add_principals(database)

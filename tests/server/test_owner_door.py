@@ -50,7 +50,7 @@ def lines(*words: str | Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, state_directory: Path) -> None:
+def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, own_state: Path) -> None:
     """Budget, ledger, policies, questions, changes, views, verifying and publishing; the public database follows."""
     adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
     database = make_clinic(tmp_path)
@@ -91,7 +91,7 @@ def test_the_owners_commands_work_while_the_server_runs(tmp_path: Path, state_di
     assert run("verify", database) == (0, "the ledger is whole: 4 entries\n", "")
 
 
-def test_the_door_is_the_owners(tmp_path: Path, state_directory: Path) -> None:
+def test_the_door_is_the_owners(tmp_path: Path, own_state: Path) -> None:
     """Its socket is closed to others, is taken away with the server, and a dead one is nobody's."""
     database = make_clinic(tmp_path)
     with door(database) as path:
@@ -114,7 +114,7 @@ def test_the_door_is_the_owners(tmp_path: Path, state_directory: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take another account's place")
-def test_another_account_is_turned_away(tmp_path: Path, state_directory: Path) -> None:
+def test_another_account_is_turned_away(tmp_path: Path, own_state: Path) -> None:
     """Even where the file's mode would let it in: who is at the other end is asked of the system."""
     vault = LocalVault(make_clinic(tmp_path))
     with tempfile.TemporaryDirectory() as folder:

@@ -98,7 +98,7 @@ def recorded(port: int) -> Iterator[Recorder]:
 
 
 @pytest.mark.slow
-def test_abuses_of_the_protocol_reach_nothing(tmp_path: Path, state_directory: Path) -> None:
+def test_abuses_of_the_protocol_reach_nothing(tmp_path: Path, own_state: Path) -> None:
     """Replayed, misdirected and damaged messages are refused, the server lives, none of them makes a charge."""
     database = make_clinic(tmp_path)
     tokens = add_principals(database)
@@ -150,7 +150,7 @@ def drawn_ids(listener: Recorder, token: str, times: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_no_other_number_opens_a_connection(tmp_path: Path, state_directory: Path) -> None:
+def test_no_other_number_opens_a_connection(tmp_path: Path, own_state: Path) -> None:
     """A connection's number is drawn by OpenSSL for its client alone: nobody else's request comes near it.
 
     A live number that was stolen is the credential itself, as a token is (SECURITY.md). Here alice's connection is

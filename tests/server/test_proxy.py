@@ -72,7 +72,7 @@ def sent(port: int, public: Path, data: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_the_proxy_of_the_docs(tmp_path: Path, state_directory: Path) -> None:
+def test_the_proxy_of_the_docs(tmp_path: Path, own_state: Path) -> None:
     """Both protocols and the page over TLS; a body that is too large or too slow goes no further than the proxy."""
     database = make_clinic(tmp_path)
     tokens, flight, page, secure_page = add_principals(database), free_port(), free_port(), free_port()

@@ -137,7 +137,7 @@ def test_principals_come_and_go_while_the_server_runs(clinic: Clinic) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_stops_when_it_is_told(tmp_path: Path, state_directory: Path) -> None:
+def test_a_server_stops_when_it_is_told(tmp_path: Path, own_state: Path) -> None:
     """Gracefully, with status 0 and nothing on standard error; its files are free again, what was released is kept."""
     database = make_clinic(tmp_path)
     tokens, answers = add_principals(database), []

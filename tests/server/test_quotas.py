@@ -39,7 +39,7 @@ SMALL = "CREATE PRIVATE VIEW small{0} OPTIONS (epsilon = 0.01) " + COUNT.format(
 
 
 @pytest.mark.slow
-def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Path) -> None:
+def test_views_of_one_leave_room_for_others(tmp_path: Path, own_state: Path) -> None:
     """Large views at a small price: refused before the charge, others make theirs and join, and it starts again."""
     limits = Limits(seconds=60, rows=1_000_000, memory=parse_size("96MB"), views_each=5)
     opened = open_served(tmp_path, limits, WIDE)
@@ -82,7 +82,7 @@ def test_views_of_one_leave_room_for_others(tmp_path: Path, state_directory: Pat
         service.close()
 
 
-def test_the_number_of_views_is_bounded(tmp_path: Path, state_directory: Path) -> None:
+def test_the_number_of_views_is_bounded(tmp_path: Path, own_state: Path) -> None:
     """Views cost nothing where their release is there already: so there are so many, and a dropped one makes room."""
     opened = open_served(tmp_path, Limits(views_each=1))
     try:
@@ -97,7 +97,7 @@ def test_the_number_of_views_is_bounded(tmp_path: Path, state_directory: Path) -
 
 
 @pytest.mark.parametrize(("quota", "what"), [(Quota(releases=2), "2 releases"), (Quota(rows=8), "8 rows")])
-def test_releases_of_one_are_bounded(tmp_path: Path, state_directory: Path, quota: Quota, what: str) -> None:
+def test_releases_of_one_are_bounded(tmp_path: Path, own_state: Path, quota: Quota, what: str) -> None:
     """The store grows by what was paid for, however little: at so many releases or rows nothing new is charged."""
     opened = open_served(tmp_path, quota=quota)
     try:
@@ -110,7 +110,7 @@ def test_releases_of_one_are_bounded(tmp_path: Path, state_directory: Path, quot
         opened.service.close()
 
 
-def test_no_release_overshoots_what_is_kept(tmp_path: Path, state_directory: Path) -> None:
+def test_no_release_overshoots_what_is_kept(tmp_path: Path, own_state: Path) -> None:
     """What would not fit is refused before its charge, also beside what is not stored yet; a view has no more rows."""
     opened = open_served(tmp_path, quota=Quota(rows=20))
     try:
@@ -156,7 +156,7 @@ def test_long_texts_have_a_bound_of_their_own(served: Served) -> None:
         vault._most_characters = None
 
 
-def test_releases_that_are_not_stored_yet_count(tmp_path: Path, state_directory: Path) -> None:
+def test_releases_that_are_not_stored_yet_count(tmp_path: Path, own_state: Path) -> None:
     """One that waits for its point of the grid has its room already: nobody gets beyond the bound by asking at once."""
     asleep, awake = threading.Event(), threading.Event()
 
@@ -286,7 +286,7 @@ def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
 
 @pytest.mark.slow
 @needs_quack
-def test_connections_that_are_forgotten_are_ended(tmp_path: Path, state_directory: Path) -> None:
+def test_connections_that_are_forgotten_are_ended(tmp_path: Path, own_state: Path) -> None:
     """Clients that never say that they are gone: of each principal so many stay, in DuckDB's own list too."""
     limits = Limits(sessions_each=4, seconds=2)
     database = make_clinic(tmp_path)
@@ -338,7 +338,7 @@ def attached(address: str, token: str) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.slow
-def test_results_that_are_kept_are_ones_own(tmp_path: Path, state_directory: Path) -> None:
+def test_results_that_are_kept_are_ones_own(tmp_path: Path, own_state: Path) -> None:
     """Wide results of one go by bytes, that principal's oldest first; others' joins find room."""
     opened = open_served(tmp_path, Limits(seconds=60, memory=parse_size("64MB")))
     try:
@@ -373,7 +373,7 @@ def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.unread() == ["a3", "b1", "b2"]
 
 
-def test_duckdb_has_half_of_a_vaults_memory(tmp_path: Path, state_directory: Path) -> None:
+def test_duckdb_has_half_of_a_vaults_memory(tmp_path: Path, own_state: Path) -> None:
     """What its allocator keeps counts against the same limit: the system refused before DuckDB spilled."""
     vault = LocalVault(make_clinic(tmp_path), memory=2 << 30)
     found = vault._connection.execute("SELECT current_setting('memory_limit')").fetchone()

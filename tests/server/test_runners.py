@@ -55,7 +55,7 @@ def resident(process: int | str = "self") -> int:
 
 
 def test_a_process_that_does_not_begin_is_told_in_one_line(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed while it begins, as by a system without memory: no defect of the gate, and the next one is tried."""
     served = open_served(tmp_path, Limits(seconds=4, memory=parse_size("400MB")))

@@ -64,7 +64,7 @@ def test_no_listing_and_no_log_has_prepared_rows(prepared: Served) -> None:
     assert status == (True,)
 
 
-def test_publication_of_a_prepared_clinic(tmp_path: Path, state_directory: Path) -> None:
+def test_publication_of_a_prepared_clinic(tmp_path: Path, own_state: Path) -> None:
     """What is published is what was released; the window of the owner's connection lists no prepared table."""
     database = make_clinic(tmp_path, prepared=True)
     with dpduck.connect(database) as connection:
@@ -81,7 +81,7 @@ def test_publication_of_a_prepared_clinic(tmp_path: Path, state_directory: Path)
 
 
 @pytest.mark.slow
-def test_serve_prepares_what_is_not_prepared(tmp_path: Path, state_directory: Path) -> None:
+def test_serve_prepares_what_is_not_prepared(tmp_path: Path, own_state: Path) -> None:
     """`dpduck serve --prepare` prepares before it answers; started again, it finds its table prepared."""
     database = make_clinic(tmp_path)
     kept = []

@@ -137,7 +137,7 @@ def test_arguments_of_macros_over_names(released: Served) -> None:
     assert inner.startswith("the function 'dp_released' is not on the list; accepted: ")
 
 
-def test_a_known_answer_needs_no_work(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_answer_needs_no_work(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once given, an answer is found without a place and without looking; whatever may change it is looked at again."""
     opened = open_served(tmp_path)
     vault = opened.service.vault

@@ -77,7 +77,7 @@ def described(part: str) -> str:
 @pytest.mark.slow
 @needs_quack
 def test_connect_sql_is_what_a_shell_begins_with(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extensions from the files of their wheels, as the guide says; then sql/connect.sql, but for the address."""
     database = make_clinic(tmp_path)

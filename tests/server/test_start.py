@@ -96,7 +96,7 @@ def test_scipy_is_imported_part_by_part_when_it_is_used() -> None:
     assert {"scipy.sparse", "scipy.linalg", "scipy.optimize", "scipy.special"} & set(modules) == set()
 
 
-def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, state_directory: Path) -> None:
+def test_a_vault_whose_server_is_gone_ends_without_a_word(tmp_path: Path, own_state: Path) -> None:
     """Where a server is refused its address before its vault is ready, its one line is all that is printed."""
     ours, theirs = socket.socketpair()
     told = {"database": str(make_clinic(tmp_path)), "store": None, "kindness": 0, "keeping": asdict(Keeping())}
@@ -112,7 +112,7 @@ def test_a_vault_that_waits_for_a_file_says_so(
     held: str,
     named: str,
     tmp_path: Path,
-    state_directory: Path,
+    own_state: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

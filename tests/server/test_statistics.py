@@ -34,7 +34,7 @@ def fails(served: Served, threshold: int) -> bool:
 
 
 @pytest.mark.slow
-def test_bisection_by_statistics_finds_nothing(tmp_path: Path, state_directory: Path) -> None:
+def test_bisection_by_statistics_finds_nothing(tmp_path: Path, own_state: Path) -> None:
     """One far age is looked for in 31 halvings: each is answered, whatever statistics prove of it."""
     database = make_clinic(tmp_path, POLICY)
     with duckdb.connect(str(database)) as connection:

@@ -31,7 +31,7 @@ HEAVY = (
 
 @pytest.mark.slow
 @needs_quack
-def test_a_server_at_work_stops_when_it_is_told(tmp_path: Path, state_directory: Path) -> None:
+def test_a_server_at_work_stops_when_it_is_told(tmp_path: Path, own_state: Path) -> None:
     """Statements and releases at work, answers that nobody fetches: status 0, in a bounded time, the ledger whole."""
     database = make_clinic(tmp_path)
     tokens = add_principals(database)
@@ -55,7 +55,7 @@ def test_a_server_at_work_stops_when_it_is_told(tmp_path: Path, state_directory:
 
 @pytest.mark.slow
 @needs_quack
-def test_the_audit_log_is_rotated_while_the_server_runs(tmp_path: Path, state_directory: Path) -> None:
+def test_the_audit_log_is_rotated_while_the_server_runs(tmp_path: Path, own_state: Path) -> None:
     """SIGHUP: notes go on in a new file."""
     database = make_clinic(tmp_path)
     tokens = add_principals(database)
@@ -90,7 +90,7 @@ def test_the_audit_log_is_rotated_while_the_server_runs(tmp_path: Path, state_di
         (["--listen", "quack:0.0.0.0:9494"], "tokens would travel in the clear: Quack listens without TLS; accepted: "),
     ],
 )
-def test_what_cannot_be_served_is_refused(tmp_path: Path, state_directory: Path, words: list[str], says: str) -> None:
+def test_what_cannot_be_served_is_refused(tmp_path: Path, own_state: Path, words: list[str], says: str) -> None:
     """Nothing to listen on, no amount of memory, tokens in the clear: one line, in words of dpduck."""
     database = make_clinic(tmp_path)
     command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database), *words]
@@ -119,7 +119,7 @@ def test_an_address_that_is_listened_on_is_refused(tmp_path: Path, state_directo
 
 
 @needs_quack
-def test_a_server_that_was_killed_has_its_address_again(tmp_path: Path, state_directory: Path) -> None:
+def test_a_server_that_was_killed_has_its_address_again(tmp_path: Path, own_state: Path) -> None:
     """At once, while connections of its clients still fade: nobody listens there."""
     database = make_clinic(tmp_path)
     tokens = add_principals(database)

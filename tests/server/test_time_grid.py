@@ -36,7 +36,7 @@ def asked(served: Served, text: str, clock: Clock) -> float:
     return clock.now() - start
 
 
-def test_new_answers_come_on_the_grid(tmp_path: Path, state_directory: Path) -> None:
+def test_new_answers_come_on_the_grid(tmp_path: Path, own_state: Path) -> None:
     """A new release at a point, whatever it took; the same again, and what was refused, at once; sessions too."""
     clock = Clock()
     opened = open_served(tmp_path, policy=POLICY, grid=TimeGrid(FLOOR, clock=clock.now, sleep=clock.sleep))
@@ -57,7 +57,7 @@ def test_new_answers_come_on_the_grid(tmp_path: Path, state_directory: Path) -> 
         opened.service.close()
 
 
-def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, state_directory: Path, monkeypatch) -> None:
+def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, own_state: Path, monkeypatch) -> None:
     """A release that fails says so at a point of the grid too."""
     clock = Clock()
     opened = open_served(tmp_path, grid=TimeGrid(FLOOR, clock=clock.now, sleep=clock.sleep))
@@ -72,7 +72,7 @@ def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, state_dire
         opened.service.close()
 
 
-def test_nobody_sees_a_release_before_its_point(tmp_path: Path, state_directory: Path) -> None:
+def test_nobody_sees_a_release_before_its_point(tmp_path: Path, own_state: Path) -> None:
     """Not who asks the same at the same time, and not who looks at the list of releases."""
     asleep, awake = threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ def test_nobody_sees_a_release_before_its_point(tmp_path: Path, state_directory:
         opened.service.close()
 
 
-def test_releases_of_one_principal_wait_for_their_points_together(tmp_path: Path, state_directory: Path) -> None:
+def test_releases_of_one_principal_wait_for_their_points_together(tmp_path: Path, own_state: Path) -> None:
     """One after the other, each would be past the point of the one before and wait twice as long: 64 s for eight."""
     lock, awake, asleep = threading.Lock(), threading.Event(), threading.Semaphore(0)
 

@@ -30,9 +30,7 @@ def test_a_token_may_end() -> None:
         parse_until("soon")
 
 
-def test_a_file_of_a_newer_duckdb_is_named(
-    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_a_newer_duckdb_is_named(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What 1.5 says of a file of 2.0, in words that tell what to do."""
     database = make_clinic(tmp_path)
     said = "Trying to read a database file with version number 999, but we can only read versions between 64 and 68."

@@ -219,7 +219,7 @@ def test_wrong_tokens_wait_and_are_told_nothing(served: Served, stranger: Browse
 
 
 @pytest.mark.slow
-def test_names_are_text_wherever_they_come_from(tmp_path: Path, state_directory: Path) -> None:
+def test_names_are_text_wherever_they_come_from(tmp_path: Path, own_state: Path) -> None:
     """Tables, columns, labels, statements and refusals with HTML in them: shown, and never read as HTML."""
     evil, worse = "<script>alert(1)</script>", "'><img src=x onerror=alert(1)>"
     database = make_clinic(tmp_path)

@@ -20,7 +20,7 @@ BLOCKS = {kind: re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL) for kind i
 
 
 @pytest.mark.slow
-def test_the_guide_goes_as_it_says(tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guide_goes_as_it_says(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """alice gets a token, the server says where, and of four statements two are paid for, each after its price."""
     database = make_clinic(tmp_path)
     add_principals(database)

@@ -281,7 +281,7 @@ def _abandoned(browser: Browser, form: Mapping[str, str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_serves_the_page_over_tls(tmp_path: Path, state_directory: Path) -> None:
+def test_the_command_serves_the_page_over_tls(tmp_path: Path, own_state: Path) -> None:
     """dpduck serve --web says where; over TLS the cookie is Secure; it ends when it is told to, page and all."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
@@ -305,7 +305,7 @@ def test_the_command_serves_the_page_over_tls(tmp_path: Path, state_directory: P
     assert json.loads(log.read_text(encoding="utf-8").splitlines()[0])["event"] == "connected"
 
 
-def test_the_command_refuses_to_be_heard_elsewhere(tmp_path: Path, state_directory: Path) -> None:
+def test_the_command_refuses_to_be_heard_elsewhere(tmp_path: Path, own_state: Path) -> None:
     """In one line, with what to type instead."""
     command = [
         sys.executable,
