@@ -69,9 +69,9 @@ class Sandbox:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         root, self._root = self._root, None
         if root is not None:
-            if kind is None:
+            if kind is None and self._copies:
                 self._answered.keep(KeptSandbox(root, self._told(self._copies)))
-            elif issubclass(kind, DpduckError) and _is_emptied(root):
+            elif (kind is None or issubclass(kind, DpduckError)) and _is_emptied(root):
                 self._answered.keep(KeptSandbox(root, frozenset()))
             else:
                 root.close()

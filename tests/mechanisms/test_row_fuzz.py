@@ -16,7 +16,7 @@ import pytest
 
 import dpduck
 from dpduck.database import sandbox as duckdb_tree
-from dpduck.database.sandbox import Sandbox
+from dpduck.database.sandbox import NO_TABLES, Sandbox, Tables
 from dpduck.frontend.rows import functions as allowlist
 from dpduck.trusted.rows import functions as row_functions
 from dpduck.trusted.rows import workers
@@ -123,8 +123,8 @@ def with_faulty_functions() -> Iterator[None]:
     own = Sandbox.cursor
 
     @contextmanager
-    def cursor(self: Sandbox) -> Iterator[duckdb.DuckDBPyConnection]:
-        with own(self) as connection:
+    def cursor(self: Sandbox, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
+        with own(self, tables) as connection:
             connection.execute("CREATE OR REPLACE MACRO memory.main.faulty(mode, text) AS text = 'bad' AND mode <> ''")
             yield connection
 

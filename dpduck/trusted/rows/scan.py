@@ -311,7 +311,8 @@ def counted(
         if scan.elsewhere is None:
             second, own = stack.enter_context(answered(cursor, stages, asking, workers))
             found = None if ranked is None or division.needed else _crowds(second, scan, ranked, {**own, **given})
-            stack.callback(second.unregister, crowds.CROWDS)
+            if found is not None and found.table:
+                stack.callback(second.unregister, found.table)
             yield stage(asking.answered_sql, found), second, {**own, **given}
             return
         parts = cut if scan.alone and scan.unit_sql is not None else None
