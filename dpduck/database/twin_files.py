@@ -45,6 +45,10 @@ MOST_COPIES = 16
 """Copies of public tables that are kept for joins with prepared ones."""
 
 _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
+_LEAST_SHARE, _LEAST = 4, 256 << 20
+"""A new twin may use one part in so many of the memory limit, and so many bytes, however much the database holds."""
+
+_UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
 _COPIES = "dpduck_public"
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
 Columns = tuple[tuple[str, str], ...]
@@ -79,7 +83,7 @@ class TwinFiles:
             part.mkdir(mode=0o700)
         place = ":memory:" if part is None else str(part / "twin.duckdb")
         try:
-            with self.cursor() as cursor:
+            with self.cursor() as cursor, self._within_limit(cursor):
                 cursor.execute(f"ATTACH {quote_text(place)} AS {catalog} (BLOCK_SIZE {BLOCK})")
                 yield cursor, f"{catalog}.{TABLE}"
                 cursor.execute(f"CREATE TABLE {catalog}.main.header (nonce VARCHAR, layout VARCHAR, mac VARCHAR)")
@@ -101,6 +105,21 @@ class TwinFiles:
         finally:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
+
+    @contextmanager
+    def _within_limit(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Lets the instance use only the memory that the database leaves of its own limit, while a twin is written.
+
+        The database keeps the blocks that it reads, up to its limit. Rows that find no room go to temp_directory.
+        """
+        with self._open_cursor() as database:
+            limit, held = _memory(database)
+        share = max(limit - held, limit // _LEAST_SHARE, min(limit, _LEAST))
+        cursor.execute(f"SET GLOBAL memory_limit = '{share}B'")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL memory_limit = '{limit}B'")
 
     def stream_path(self, nonce: str) -> Path | None:
         """Tells where a stream's file is, in a folder that its owner alone can open; None in memory."""
@@ -256,6 +275,18 @@ class TwinFiles:
 
     def _mac(self, nonce: str, layout: str) -> str:
         return hmac.new(self._key(), f"dpduck prepared\n{nonce}\n{layout}".encode(), hashlib.sha256).hexdigest()
+
+
+def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """Returns the memory limit of a database, and how much of it its tables take when they were read, in bytes."""
+    sql = (
+        "SELECT current_setting('memory_limit'), (SELECT sum(memory_usage_bytes) FROM duckdb_memory()), "
+        "(SELECT sum(total_blocks * block_size) FROM pragma_database_size())"
+    )
+    ((written, used, stored),) = database.execute(sql).fetchall()
+    amount, unit = str(written).split(" ")
+    limit = int(float(amount) * 1024 ** _UNITS[unit])
+    return limit, min(limit, max(int(used or 0), int(stored or 0)))
 
 
 def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
