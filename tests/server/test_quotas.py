@@ -288,7 +288,7 @@ def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
 @needs_quack
 def test_connections_that_are_forgotten_are_ended(tmp_path: Path, own_state: Path) -> None:
     """Clients that never say that they are gone: of each principal so many stay, in DuckDB's own list too."""
-    limits = Limits(sessions_each=4, seconds=2)
+    limits = Limits(sessions_each=4, seconds=5)
     database = make_clinic(tmp_path)
     tokens = add_principals(database)
     listener = QuackListener(f"quack:localhost:{free_port()}", NoAudit(), limits)
