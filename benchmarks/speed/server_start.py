@@ -27,6 +27,7 @@ import duckdb
 
 from benchmarks.speed import server_load
 from dpduck.publish.postgres import extension_file, load_extension
+from tests.support.processes import children
 
 ROOT = Path(__file__).resolve().parents[2]
 IDLE, CROWDED = 3.0, 5.0
@@ -232,15 +233,6 @@ def processor_of(process: int) -> float:
     with suppress(OSError):  # one that has ended meanwhile
         own += sum(map(processor_of, children(process)))
     return own
-
-
-def children(process: int) -> list[int]:
-    """The processes that this one started, from whichever thread."""
-    found: list[int] = []
-    for thread in Path(f"/proc/{process}/task").iterdir():
-        with suppress(OSError):
-            found += [int(child) for child in (thread / "children").read_text().split()]
-    return found
 
 
 if __name__ == "__main__":

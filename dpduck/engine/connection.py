@@ -16,7 +16,7 @@ from dpduck.database.cursors import Connections, OpenCursor
 from dpduck.database.store_files import StoreFiles, store_files
 from dpduck.engine.progress import progress_here, with_notes
 from dpduck.engine.registered import are_kept, require_free_names, serve, started_of
-from dpduck.engine.started import Started, started
+from dpduck.engine.started import Started, complete_store
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps, no_step
@@ -68,7 +68,9 @@ def _begun(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Step
     ledger = _open_ledger(connections.cursor, files, steps)
     # in memory for a database in memory, whose rows are in no file
     beside = files.store if database_file(connection) is not None else None
-    return started(connections, STORE_NAME, ledger, steps, beside, progress)
+    begun = Started(connections, STORE_NAME, ledger, steps, beside, progress)
+    complete_store(begun)
+    return begun
 
 
 def connect(

@@ -61,19 +61,10 @@ class Started:
             return self._engine
 
 
-def started(
-    connections: Connections,
-    store: str,
-    ledger: Ledger,
-    steps: Steps,
-    beside: Path | None,
-    progress: Progress | None,
-) -> Started:
-    """Creates what the store has no tables for yet, and deletes what a preparation left behind."""
-    found = Started(connections, store, ledger, steps, beside, progress)
-    with connections.cursor() as cursor:
-        layout.create_tables(cursor, store)
-        left = layout.has_left_twins(cursor, store)
+def complete_store(started: Started) -> None:
+    """Creates the tables that the store does not have yet, and deletes what a preparation left behind."""
+    with started.connections.cursor() as cursor:
+        layout.create_tables(cursor, started.store)
+        left = layout.has_left_twins(cursor, started.store)
     if left:
-        found.whole()
-    return found
+        started.whole()

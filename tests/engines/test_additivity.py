@@ -58,12 +58,13 @@ def open_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted
         made.close()
 
 
-def require_sums(made: Counted, table: str, conditions: Sequence[str]) -> None:
-    """The first condition alone, and each in a branch."""
+def require_sums(made: Counted, table: str, conditions: Sequence[str]) -> int:
+    """The first condition alone, and each in a branch; how many jobs were counted."""
     made.connection.execute(in_dp(f"CREATE PRIVACY POLICY ON {table} ({UNIT})")).fetchall()
     made.ask(f"count(*) FROM {table} WHERE {conditions[0]}")
     branches = [f"SELECT patient FROM {table} WHERE {condition}" for condition in conditions]
     made.ask(f"count(*) FROM ({' UNION ALL '.join(branches)})")
+    return made.counted
 
 
 @needs("ducklake")
@@ -73,7 +74,7 @@ def test_zeros_with_a_sign(kind: str, tmp_path: Path, monkeypatch: pytest.Monkey
     with open_lake(tmp_path, monkeypatch) as made:
         zeros = f"SELECT {MANY}, round(-0.3 / (range + 1))::{kind} AS x FROM range(60)"
         made.connection.execute(f"CREATE TABLE lake.main.v AS {zeros} {ONE_MORE.format('1.0')}")
-        require_sums(made, "lake.main.v", ZERO)
+        assert require_sums(made, "lake.main.v", ZERO) == 2
 
 
 @needs("ducklake")
@@ -90,7 +91,7 @@ def test_numbers_that_are_none(kind: str, tmp_path: Path, monkeypatch: pytest.Mo
             pa.table({"patient": pa.array([n % 3 for n in range(60)], pa.int32()), "x": x}), tmp_path / "a.parquet"
         )
         con.execute(f"CALL ducklake_add_data_files('lake', 'v', '{tmp_path}/a.parquet')")
-        require_sums(made, "lake.main.v", NAN)
+        assert require_sums(made, "lake.main.v", NAN) == 2
 
 
 @needs("ducklake")
@@ -100,7 +101,7 @@ def test_a_column_that_became_wider(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         rows_of = f"SELECT {MANY}, (CASE WHEN range < 50 THEN 0.1 ELSE 0.05 END)::FLOAT AS x FROM range(60)"
         made.connection.execute(f"CREATE TABLE lake.main.v AS {rows_of}")
         made.connection.execute("ALTER TABLE lake.main.v ALTER COLUMN x SET DATA TYPE DOUBLE")
-        require_sums(made, "lake.main.v", WIDER)
+        assert require_sums(made, "lake.main.v", WIDER) == 2
 
 
 @needs("ducklake")
@@ -115,11 +116,12 @@ def test_what_a_scan_leaves_out_is_found(
         case(*kind, tmp_path, monkeypatch)
 
 
-def random_sums(made: Counted, table: str, conditions: Conditions, statements: int) -> None:
-    """Random conditions, eight of them in each statement."""
+def random_sums(made: Counted, table: str, conditions: Conditions, statements: int) -> int:
+    """Random conditions, eight of them in each statement; how many jobs were counted."""
     for _ in range(statements):
         branches = [f"SELECT patient FROM {table} WHERE {conditions.one()}" for _ in range(8)]
         made.ask(f"count(*) FROM ({' UNION ALL '.join(branches)})")
+    return made.counted
 
 
 @needs("ducklake")
@@ -146,7 +148,7 @@ def test_random_conditions_on_files(
                 con.execute("INSERT INTO lake.main.v FROM part")
                 con.unregister("part")
         con.execute(in_dp(f"CREATE PRIVACY POLICY ON lake.main.v ({UNIT})")).fetchall()
-        random_sums(made, "lake.main.v", Conditions(source), statements)
+        assert random_sums(made, "lake.main.v", Conditions(source), statements) == statements
 
 
 @needs("postgres_scanner")
@@ -165,7 +167,7 @@ def test_random_conditions_in_postgres(statements: int, monkeypatch: pytest.Monk
         made.connection.execute(f"CREATE TABLE pg.public.v AS {rows_there}")
         made.connection.execute(in_dp(f"CREATE PRIVACY POLICY ON pg.public.v ({UNIT})")).fetchall()
         compare(made.found, monkeypatch)
-        random_sums(made, "pg.public.v", Conditions(source, kept), statements)
+        assert random_sums(made, "pg.public.v", Conditions(source, kept), statements) == statements
         made.close()
 
 
@@ -181,6 +183,7 @@ def test_statements_in_an_engine(unit: str, lake: Lake, monkeypatch: pytest.Monk
     for title, statement in STATEMENTS.items():
         if unit != "ROW" or title not in ("per group", "keys"):
             made.run(in_dp(statement))
+    assert made.counted >= len(STATEMENTS) - 2
     made.found.close()
 
 
@@ -202,6 +205,7 @@ def test_random_conditions_in_an_engine(statements: int, lake: Lake, monkeypatch
         computed = [f"{branch} AND upper(note) IS DISTINCT FROM 'B'" for branch in plain]
         made.ask(f"count(*) FROM ({' UNION ALL '.join(plain)})")
         made.ask(f"count(*) FROM ({' UNION ALL '.join(computed)})")
+    assert made.counted == 2 * statements
     made.found.close()
 
 

@@ -167,6 +167,7 @@ def test_one_patient_decides_nothing(prepared: bool, monkeypatch: pytest.MonkeyP
         made.ask(f"count(*) FROM ({' UNION ALL '.join(rows[start : start + 10])})")
     for number, form in enumerate(FORMS):
         made.ask(form.format(MORE_CONDITIONS[number]))
+    assert made.counted == 2 + len(FORMS)
     made.close()
 
 

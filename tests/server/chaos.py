@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.server.shell import Server, eventually, start
-from tests.server.test_crash import children
 from tests.server.test_protocol import recorded, sent
 from tests.support.ports import free_port
+from tests.support.processes import children
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BACK = 30.0

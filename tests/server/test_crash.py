@@ -29,6 +29,7 @@ from dpduck.trusted.ledger.copies import POSITION
 from dpduck.values.errors import DpduckError
 from tests.server.served import NoAudit, add_principals, count, make_clinic
 from tests.server.shell import attach, eventually, needs_quack, serving, shell
+from tests.support.processes import children
 
 
 @contextmanager
@@ -89,15 +90,6 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> N
         service.close()
     assert len(answers) >= 1
     assert verify_store(database) >= before + len(answers)
-
-
-def children(process: int) -> list[int]:
-    """The processes that this one started, from whichever thread."""
-    found: list[int] = []
-    for thread in Path(f"/proc/{process}/task").iterdir():
-        with suppress(OSError):
-            found += [int(child) for child in (thread / "children").read_text().split()]
-    return found
 
 
 @pytest.mark.slow

@@ -25,9 +25,9 @@ from dpduck.server.limits import Limits, parse_size
 from dpduck.server.runners import BESIDE as BESIDE_RUNNER
 from tests.server.served import add_principals, count, make_clinic
 from tests.server.shell import EXTENSIONS, Server, needs_quack, serving
-from tests.server.test_crash import children
 from tests.server.test_quotas import WIDE
 from tests.server.test_runners import resident
+from tests.support.processes import children
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MEMORY, SECONDS = "400MB", 2

@@ -19,7 +19,7 @@ from dpduck.server.runner_process import packed
 from dpduck.values.errors import StoreError
 from tests.server.served import add_principals, make_clinic, serving_flight
 from tests.server.shell import eventually
-from tests.server.test_crash import children
+from tests.support.processes import children
 
 ENGINE = (
     "dpduck.trusted.private",

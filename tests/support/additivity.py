@@ -51,7 +51,7 @@ class Alone:
     compared: list[tuple[Cells, Cells]] = field(default_factory=list)
 
     def differing(self) -> list[tuple[Cells, Cells]]:
-        """The jobs counted so far that do not add up, ; forgets all of them."""
+        """The jobs counted so far that do not add up. All are forgotten."""
         found = [(whole, parts) for whole, parts in self.compared if whole != parts]
         self.compared.clear()
         return found
