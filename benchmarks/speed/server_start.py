@@ -103,7 +103,7 @@ def made(name: str, folder: Path, within: Path, port: int) -> Tree:
 
 
 def told(kind: str, clients: int, times: dict[str, list[Taken]], gate: float) -> bool:
-    """Prints medians and the longest; tells whether the gate is missed."""
+    """Prints medians and the longest, and tells whether the gate is missed."""
     median = {name: statistics.median(one.seconds for one in taken) for name, taken in times.items()}
     shown = []
     for name, taken in times.items():
@@ -126,7 +126,7 @@ def measured(kind: str, trees: list[Tree], rounds: int, clients: int) -> dict[st
 
 
 def started(tree: Tree) -> Taken:
-    """What a server takes from its start to its first answer."""
+    """Times of a server from its start to its first answer."""
     begin = time.monotonic()
     with serving(tree) as server, attached(tree) as client:
         answer(client, tree)

@@ -1,4 +1,4 @@
-"""What a process costs before it has done anything: commands, dpduck.load, and the memory of a first count.
+"""The cost of a process before it has done anything: commands, dpduck.load, and the memory of a first count.
 
 Gates, processor seconds of whole processes, with the import of DuckDB beside them: dpduck --help at most 0.15, dpduck
 budget at most 0.45, dpduck.load on a new store at most 0.35 and on one that exists 0.25; and memory of a process that

@@ -1,6 +1,6 @@
 """The command line: a file for each group of commands, and here the arguments and options that several have.
 
-A file that declares commands imports click alone. A command imports what it needs when it runs.
+A file that declares commands imports click alone. Each command makes its other imports when it runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _of_duckdb(error: Exception) -> str | None:
-    """Returns the line of an error of DuckDB's; None of any other. Only an error needs these modules here."""
+    """Returns the line for an error of DuckDB's, None for any other. Only an error needs these modules here."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.database.attaching import not_opened  # noqa: PLC0415

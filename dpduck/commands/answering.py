@@ -150,7 +150,7 @@ def check_in_words(database: Path, store: Path | None, table: str) -> None:
 
 
 def show_view(database: Path, store: Path | None, view: str, shape: str) -> None:
-    """Prints a private view; refuses a name that no view has."""
+    """Prints a private view, and refuses a name that no view has."""
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         con = stack.enter_context(connect(database, store) if owner is None else owner.store())
         place, listed = ("private", "dp_releases()") if owner is None else ("store", "store.dpduck.releases")

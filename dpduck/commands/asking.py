@@ -1,7 +1,7 @@
 """The commands that ask a database and its store: statements of dp(), listings, checks, publishing, preparing, and
 what is read there: dp's own functions, DESCRIBE visits, SHOW TABLES, private views.
 
-Each imports what it needs when it runs: help and completion load nothing but click.
+Each command makes its imports when it runs, so that help and completion load nothing but click.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def summary(findings: Sequence[Finding], seed: str, passed: float) -> str:
 
 
 def print_audit(database: Path, store: Path | None, statements: Sequence[str], settings: Settings, shape: str) -> bool:
-    """Audits statements, prints what was seen, and tells whether something tells more than it was charged for."""
+    """Audits statements, prints the findings, and tells whether an answer tells more than it was charged for."""
     began, found = time.monotonic(), list[Finding]()
     with one_line_errors(), connect(database, store) as source:
         if shape == "text":

@@ -1,6 +1,6 @@
 """The command line: which command lies in which file of this folder, and what its help says in one line.
 
-A file is imported when its command is asked for, and what a command needs when it runs.
+A file is imported when its command is asked for, and the modules of a command when it runs.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ WARNING = (
 
 
 def print_comparison(database: Path, table: str, store: Path | None, target: Path | None) -> None:
-    """Prints the distances of a synthetic table from the data, or writes a page of them."""
+    """Prints the distances of a synthetic table from the data, or writes a page with the distances."""
     with one_line_errors():
         if target is not None:
             require_pictures()

@@ -1,6 +1,6 @@
 """dpduck policy: a policy to begin with, from the schema of a table or of a file, policies in force as text, and twins.
 
-Each command imports what it needs when it runs.
+Each command makes its imports when it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""dpduck principal: who may ask over a server. Each command imports what it needs when it runs."""
+"""dpduck principal: who may ask over a server. Each command makes its imports when it runs."""
 
 from __future__ import annotations
 

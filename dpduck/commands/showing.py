@@ -1,6 +1,6 @@
 """The commands that show: an audit, a comparison, a demonstration, a report.
 
-Each imports what it needs when it runs: help and completion load nothing but click.
+Each command makes its imports when it runs, so that help and completion load nothing but click.
 """
 
 from __future__ import annotations

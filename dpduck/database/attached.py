@@ -45,8 +45,8 @@ class Databases:
 
     kinds: of all, by folded names. collation: that texts have where none is written. token: what tells these databases
     from others, where all are read-only; None where one can be written. unchanging: the same where all of them are
-    files of DuckDB's, so that nothing can be added to one. quiet: what tells one file that nobody has written to from
-    itself before and after; as unchanging where nobody can write. disabled: the passes that DuckDB plans without.
+    files of DuckDB's, so that nothing can be added to one. quiet: a text that changes when anybody writes to the one
+    file. It is as unchanging where nobody can write. disabled: the passes that DuckDB plans without.
     """
 
     rows: tuple[tuple[object, ...], ...]
@@ -97,9 +97,8 @@ _SETTLED = 2_000_000_000
 
 
 def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
-    """Returns what a later write to the one database would change; None of more, of another kind, or written just now.
-
-    Of several databases one may be attached so that DuckDB writes to no log of it.
+    """Returns the state of the one database's files, which a later write changes. None for several databases, for
+    other kinds, and for a file written just now. One of several databases may be attached without a log.
     """
     if len(others) != 1 or not others[0][4]:
         return None

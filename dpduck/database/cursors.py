@@ -113,7 +113,10 @@ class ReleaseCopies:
                 self._written.popitem(last=False)
 
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
-        """Copies a stored release that is not written into a database of its own; if that fails, the store is read."""
+        """Copies a stored release into a database of its own, unless its values are written.
+
+        If that fails, the store is read.
+        """
         if name in self._written:
             return
         database = quote_identifier(_database(name))
@@ -319,7 +322,7 @@ class KeptSandbox:
 class SandboxAnswers:
     """What sandboxes have answered lately. An answer follows from the question alone: SQL text, types, public labels.
 
-    What was refused is asked again. Sandboxes themselves are kept, since opening one takes 10 ms, and filling one as
+    A refused question is asked again. Sandboxes themselves are kept, since opening one takes 10 ms, and filling one as
     long as all questions of a small statement. A statement sees the copies of its own tables, and no others.
     """
 
@@ -330,9 +333,8 @@ class SandboxAnswers:
         self._kept: list[KeptSandbox] = []
 
     def lend(self, copies: frozenset[Hashable]) -> KeptSandbox | None:
-        """Lends a sandbox to one statement alone: the one with most of these copies and no others.
-
-        Where none is so, the oldest is lent if there are as many as are kept. The statement has to empty it.
+        """Lends a sandbox to one statement alone: a sandbox that holds only copies from this list, and as many as can
+        be. Where there is none, the oldest sandbox is lent if no room is left. The statement has to empty it.
         """
         with self._lock:
             fitting = [one for one in self._kept if one.copies <= copies]

@@ -70,7 +70,7 @@ class PreparedTables:
         self._known: dict[str, Prepared] = {}
 
     def read_records(self) -> None:
-        """Reads what is prepared; what was not finished is deleted."""
+        """Reads the list of prepared tables, and deletes unfinished ones."""
         known, left = self._records.opened()
         self._known = {
             table: one for table, one in known.items() if self._policies.policy(named_in_sql(table)) is not None

@@ -82,7 +82,10 @@ class Sandbox:
 
     @contextmanager
     def cursor(self, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lends a connection to it with temporary objects and settings of its own, and with copies of these tables."""
+        """Lends a connection to the sandbox, with its own temporary objects and settings.
+
+        The listed tables have copies there.
+        """
         if self._root is None:
             self._root = self._opened(tables)
         with self._root.cursor() as cursor:
@@ -90,7 +93,7 @@ class Sandbox:
             yield cursor
 
     def _opened(self, tables: Tables) -> duckdb.DuckDBPyConnection:
-        """Returns a sandbox that was kept, or a new one: with copies of some of these tables, and no others."""
+        """Returns a kept sandbox, or a new one. It holds copies of no other tables than the listed ones."""
         told = self._told(tables)
         kept = self._answered.lend(told)
         if kept is not None and kept.copies <= told:

@@ -278,7 +278,9 @@ class TwinFiles:
 
 
 def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """Returns the memory limit of a database, and how much of it its tables take when they were read, in bytes."""
+    """Returns two numbers of bytes: the memory limit of a database, and the part that its tables take once they are
+    read.
+    """
     sql = (
         "SELECT current_setting('memory_limit'), (SELECT sum(memory_usage_bytes) FROM duckdb_memory()), "
         "(SELECT sum(total_blocks * block_size) FROM pragma_database_size())"

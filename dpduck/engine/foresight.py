@@ -1,4 +1,4 @@
-"""What a statement will miss and cost, said before anything is charged: from policies, budgets and plans alone."""
+"""Errors and prices of statements, told before anything is charged: from policies, budgets and plans alone."""
 
 from __future__ import annotations
 

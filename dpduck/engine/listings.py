@@ -1,4 +1,4 @@
-"""What is listed without an engine that plans and counts: budgets and charges."""
+"""Listings that need no engine: budgets and charges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def policies_of(connections: Connections, store: str, ledger: Ledger) -> PolicyS
 
 @dataclass(frozen=True)
 class Listings:
-    """The policies and the ledger of a database, and what is listed of them."""
+    """The policies and the ledger of a database, with their listings."""
 
     policies: PolicyStore
     ledger: Ledger

@@ -85,7 +85,7 @@ def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[
 
 
 def started_of(connection: duckdb.DuckDBPyConnection) -> Started | None:
-    """Returns what is open of this connection's database, where dpduck was loaded on it already."""
+    """Returns the open parts of this connection's database, None where dpduck was not loaded on it."""
     identity = _identity(connection)
     return None if identity is None else _ENGINES.get(identity)
 
@@ -161,7 +161,7 @@ def _install_macros(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _call(name: str) -> tuple[str, str]:
-    """Returns what a macro calls the function with, in SQL: the action and the argument."""
+    """Returns the arguments of a macro's call of the function, in SQL: the action and the argument."""
     parameter, action = MACROS[name]
     return quote_text(action), SEVERAL_ARGUMENTS.get(name, parameter or "NULL")
 
@@ -227,7 +227,7 @@ def _are_new(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> boo
 
 
 def _taken_back(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
-    """Runs statements and takes them back; False where one fails, or a transaction of the user's goes on."""
+    """Runs statements and takes them back. Returns False if one fails, or if the user's own transaction is open."""
     try:
         connection.begin()
     except duckdb.TransactionException:

@@ -1,4 +1,4 @@
-"""What is open of a database from the moment that dpduck is loaded: its ledger and its policies.
+"""The parts of a database that are open once dpduck is loaded: its ledger and its policies.
 
 The engine that plans, counts and answers is imported when a statement first needs it.
 """
@@ -43,7 +43,7 @@ class Started:
 
     @property
     def listings(self) -> Listings:
-        """Returns what is listed without an engine."""
+        """Returns the listings that need no engine."""
         with self._lock:
             if self._listings is None:
                 from dpduck.engine.listings import Listings, policies_of  # noqa: PLC0415
@@ -62,7 +62,7 @@ class Started:
 
 
 def complete_store(started: Started) -> None:
-    """Creates the tables that the store does not have yet, and deletes what a preparation left behind."""
+    """Creates the tables that the store does not have yet, and deletes the remains of an unfinished preparation."""
     with started.connections.cursor() as cursor:
         layout.create_tables(cursor, started.store)
         left = layout.has_left_twins(cursor, started.store)

@@ -84,7 +84,7 @@ class PreparedThere:
         self._known = list[Prepared]()
 
     def read_records(self) -> None:
-        """Reads what is prepared."""
+        """Reads the list of prepared tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
             self._known = [_read(*json.loads(facts)) for (facts,) in rows]

@@ -1,9 +1,9 @@
 """Rehearses a release before its charge: the same job over tables of the same columns with rows that are made up.
 
-One row of NULLs and rows of awkward values; then each condition by itself, over every made-up value of its own columns,
-because one that none of those rows meets hides whatever stands beside it. It is public and free; what fails there is
-refused with its reason. It is no proof: an expression may fail on rows that nobody made up, and the worker process is
-what that is for.
+The tables have one row of NULLs and rows of awkward values. Then each condition runs by itself, over every made-up
+value of its own columns: a condition that no row meets would hide a failure beside it. It is public and free; what
+fails there is refused with its reason. It is no proof: an expression may fail on rows that nobody made up, and the
+worker process is what that is for.
 
 A count of rows by stored columns is not rehearsed: no analyst wrote any SQL that runs over its rows.
 """
@@ -60,7 +60,10 @@ _VALUES: dict[str, tuple[str, ...]] = {
 
 
 def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers, workers: Workers) -> None:
-    """Counts for the asks over made-up tables; a job that went well, or that is dpduck's alone, is not rehearsed."""
+    """Counts for the asks over made-up tables.
+
+    A job that went well before is not rehearsed, nor one with SQL of dpduck's alone.
+    """
     scans = list({id(ask.scan): ask for ask in asks}.values())
     if scans and all(is_plain_count(one.scan.job) for one in scans):
         return

@@ -1,8 +1,8 @@
-"""A vault's process that has opened nothing yet: how it begins, and what it is told then.
+"""A vault's process that has opened nothing yet: its start, and the settings that it gets then.
 
 It imports what plans, counts and adds noise, and waits for one message. Until then it holds no file, no lock and no
-row, so it may be ended at any time. dpduck serve begins one before it imports what it needs itself. Another one waits
-beside a vault at work, and takes its place when that dies.
+row, so it may be ended at any time. dpduck serve begins one before its own imports. Another one waits beside a vault at
+work, and takes its place when that dies.
 """
 
 from __future__ import annotations

@@ -227,7 +227,10 @@ in a statement waits so long for a thread that computes, and not ten times that.
 
 
 def stand_back(kindness: int, process: int) -> None:
-    """Lets others have the processor before a process, by so many steps of nice; none of its threads gets back."""
+    """Lets others have the processor before a process, by so many steps of nice.
+
+    No thread of the process can undo this.
+    """
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, process, kindness)
         for thread in Path(f"/proc/{process}/task").glob("*"):  # Linux has a number for each

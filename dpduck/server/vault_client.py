@@ -1,4 +1,7 @@
-"""The public database's side of the pipe to the vault's process; opens it, and opens another one where it ended."""
+"""The public database's side of the pipe to the vault's process.
+
+It opens a vault, and another one where that has ended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vault as a process of its own: python -m dpduck.server.vault_process FD. The first message says what it opens.
+"""The vault as a process of its own: python -m dpduck.server.vault_process FD. The first message names the database.
 
 A slow release, or one that brings its process down, then stops no reader of released tables; and the process that
 clients talk to holds no private row. It ends when the other end of its pipe is closed, however that happens, after

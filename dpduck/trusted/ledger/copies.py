@@ -130,7 +130,10 @@ class OutsideCounters:
         }
 
     def advance(self, found: Found, state: LedgerState, begun: Begun) -> Found | None:
-        """Bring both to the end of the ledger, and return their texts; None if another writer came in between."""
+        """Bring both to the end of the ledger, and return their texts.
+
+        Return None if another writer came in between.
+        """
         text = encoded(position_of(state, begun))
         if found.secrets != text and not self._secrets.replace(POSITION, found.secrets, text):
             return None

@@ -101,7 +101,7 @@ class LedgerChain:
         raise _crowded()
 
     def _advance(self, found: Found, begun: Begun) -> bool:
-        """Move the outside counters here from what they were; False if another writer came in between."""
+        """Move the outside counters here from their last texts. Return False if another writer came in between."""
         moved = self._outside.advance(found, self.state, begun)
         if moved is None:
             return False

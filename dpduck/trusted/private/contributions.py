@@ -176,8 +176,8 @@ class Known:
 class Crowds:
     """The units that may have too many rows: all others have no more than are kept.
 
-    table: a table of the hashes of these units, in its column UNIT_HASH; "" where there are none. Equal units have
-    equal hashes. rows_sql: of their rows alone, with the columns of all rows.
+    table: a table with the hashes of these units in its column UNIT_HASH, "" where there are no such units. Equal units
+    have equal hashes. rows_sql: of their rows alone, with the columns of all rows.
     """
 
     table: str = ""

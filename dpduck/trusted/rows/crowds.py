@@ -1,12 +1,12 @@
 """Finds the privacy units that have more rows than are kept, so that their rows alone are ranked.
 
-To rank every row takes three times as long as to read the hash of each row's unit, to sort these numbers, and to count
-the rows of all other units as they are. The rows of a table are the same in each read where one transaction of DuckDB's
-reads them. So rows of other databases are ranked as before, and so are rows of joins and of workers.
+Ranking every row takes three times as long as this plan. It reads the hash of each row's unit and sorts these numbers.
+It counts the rows of all other units as they are. The rows of a table are the same in each read where one transaction
+of DuckDB's reads them. So rows of other databases are ranked as before, and so are rows of joins and of workers.
 
 The list has at least the units with too many rows: equal units have one hash, by their types, and units that share a
-hash count as one. What is kept of a unit is the same either way. So the list decides how long a count takes, and
-nothing else. Each plan computes the same expressions of a row, and none of them raises.
+hash count as one. The kept rows of a unit are the same either way. So the list decides how long a count takes, and
+nothing else. Both plans compute the same expressions of a row, which never raise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def has_one_hash(unit_type: str) -> bool:
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
-    """Returns how many rows a table has; 0 where it lies in a database of another kind than DuckDB's."""
+    """Returns the number of rows of a table, 0 where its database is not DuckDB's own kind."""
     ((rows,),) = reader.columns(cursor, f"SELECT count(*) FROM {table_sql}", {})
     if rows < FEW:
         return 0
@@ -61,7 +61,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
 
 
 def sampled_sql(table_sql: str, rows: int) -> str:
-    """Returns some rows of a table, by which it is decided whether conditions leave enough of them."""
+    """Returns SQL of a sample of a table, which tells whether conditions leave many rows."""
     return f"(SELECT * FROM {table_sql} TABLESAMPLE SYSTEM ({_percent(rows)} PERCENT) REPEATABLE (1))"
 
 
@@ -70,7 +70,7 @@ def _percent(rows: int) -> int:
 
 
 def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, parameters: Mapping[str, object]) -> bool:
-    """Tells whether many rows of a table take part. sampled: SQL of those of its sample that do."""
+    """Tells whether many rows of a table take part. sampled: SQL of the rows of the sample that take part."""
     ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM ({sampled})", _used(sampled, parameters))
     return int(count) * MOST_SHARE * 100 >= rows * _percent(rows)
 

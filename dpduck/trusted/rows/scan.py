@@ -296,7 +296,7 @@ def counted(
     """Returns SQL of the counts of rows, a cursor that reads it, and its parameters.
 
     sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
-        here. stage: SQL of counts over SQL of rows, with what is known of units that have too many.
+        here. stage: SQL of counts over SQL of rows, with the units that have too many rows.
         given: further parameters of it. cut: SQL of a part of the rows,
         and over it of what it could keep (counting_stage.cut_sql). texts: whether the SQL has texts or bytes among its
         columns besides the unit and what the worker gets. ranked: where a unit's rows are ranked.
