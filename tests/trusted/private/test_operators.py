@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from dpduck.trusted.operators import Family, IdentityFactor, KroneckerQuery, MatrixFactor
+from dpduck.values.arrays import IntegerArray
 
 
 def test_a_matrix_is_applied_exactly() -> None:
@@ -63,3 +66,16 @@ def test_queries_have_coefficients_0_1_and_minus_1() -> None:
         with pytest.raises(ValueError, match="0, 1 or -1"):
             Family((0,), (2,), **given)
     assert Family((0,), (2,), masks=np.array([[-1, 1]])).rows == 1
+
+
+@pytest.mark.parametrize("stored", [np.array, sparse.csr_array], ids=["dense", "compressed"])
+@pytest.mark.parametrize(
+    ("entries", "norms"),
+    [([[1, 1, 1], [0, 0, -1]], (2, 2, 1)), ([[3], [-4], [0]], (7, 25, 4)), ([[2, 0, -5]], (5, 25, 5))],
+    ids=["wide", "tall", "one row"],
+)
+def test_norms_of_a_matrix_are_those_of_its_columns(
+    entries: list[list[int]], norms: tuple[int, int, int], stored: Callable[[IntegerArray], IntegerArray]
+) -> None:
+    """A row of the data is one column of the matrix: sums along rows would price a tall matrix too low."""
+    assert MatrixFactor(stored(np.array(entries, dtype=np.int64))).norms == norms
