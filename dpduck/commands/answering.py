@@ -15,7 +15,9 @@ import duckdb
 from dpduck.commands import one_line_errors
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, moment, print_findings, printed
 from dpduck.database.store_files import StoreFiles, store_files
-from dpduck.engine.connection import connect
+from dpduck.engine.connection import connect, opened_for_lists
+from dpduck.engine.functions import OWNER
+from dpduck.engine.functions import answer as answer_sql
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.frontend.text.names import quote_identifier
 from dpduck.server.owner import owner_of_server
@@ -28,6 +30,9 @@ BUDGET = ("table_name", "measure", "budget", "spent", "remaining", "share", "eps
 LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have room for no more; --format csv has all."""
+
+LISTS = ("dp_budget", "dp_ledger")
+"""Functions that answer from the ledger and the policies alone."""
 
 MOST_NAMED = 20
 """Views that a refusal names."""
@@ -78,23 +83,32 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 
 
 @contextmanager
-def answers(database: Path, store: Path | None) -> Iterator[Ask]:
-    """Asks dp functions as the owner, through the server where one serves the store; each answer replaces the last."""
-    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
-        con = stack.enter_context(connect(database, store) if owner is None else duckdb.connect())
+def answers(database: Path, store: Path | None, *, lists: bool = False) -> Iterator[Ask]:
+    """Asks dp functions as the owner, through the server where one serves the store; each answer replaces the last.
 
-        place = "temp.answer" if owner is None else "answer"
+    lists: whether nothing but lists of budgets and charges is asked, which need none of dp's functions here.
+    """
+    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
+        started, place = None, "answer" if owner is not None else "temp.answer"
+        if owner is not None:
+            con = stack.enter_context(duckdb.connect())
+        elif lists:
+            con, started = stack.enter_context(opened_for_lists(database, store))
+        else:
+            con = stack.enter_context(connect(database, store))
 
         def ask(function: str, argument: str | Reading | None) -> duckdb.DuckDBPyRelation:
             con.execute(f"DROP TABLE IF EXISTS {place}")
             written = argument.call if isinstance(argument, Reading) else ""
-            if owner is None:  # a relation of the query itself would ask it again
+            if owner is not None:
+                text = argument.argument if isinstance(argument, Reading) else argument
+                owner.put(con, place, MACROS[function][1], text)
+            elif started is not None:
+                con.execute(f"CREATE TEMP TABLE answer AS {answer_sql(started, OWNER, MACROS[function][1], None)}")
+            else:  # a relation of the query itself would ask it again
                 given = [argument] if isinstance(argument, str) else []
                 call = written or f"{function}({'$1' if given else ''})"
                 con.execute(f"CREATE TEMP TABLE answer AS FROM {call}", given)
-            else:
-                text = argument.argument if isinstance(argument, Reading) else argument
-                owner.put(con, place, MACROS[function][1], text)
             return con.sql(f"FROM {place}")
 
         yield ask
@@ -104,7 +118,7 @@ def answer(
     database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
 ) -> None:
     """Prints what a dp function answers the owner; of a box the columns that narrow has."""
-    with answers(database, store) as ask:
+    with answers(database, store, lists=function in LISTS) as ask:
         printed(ask(function, argument), shape, narrow)
 
 

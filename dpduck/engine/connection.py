@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +36,46 @@ def load(
     Loading on a further connection of the same database keeps dpduck working there when the first one is closed. In a
     read-only database the functions are temporary, so that each of its connections and cursors has to be loaded.
     """
+    with _with_store(connection, store) as files:
+        kept = are_kept(connection)
+        if not kept:
+            require_free_names(connection)
+        known = started_of(connection)
+        if known is None:
+            known = _begun(connection, files, steps)
+        else:
+            known.connections.add(connection)
+        serve(connection, known, kept=kept)
+        with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
+            keep_plans_plain(cursor)
+    return connection
+
+
+@contextmanager
+def opened_for_lists(
+    database: str | Path, store: str | Path | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Started]]:
+    """Opens a database without dp's functions, for lists that need none: DuckDB imports numpy for any function."""
+    with duckdb.connect(str(database)) as connection:
+        with _with_store(connection, store) as files:
+            started = _begun(connection, files, no_step)
+        yield connection, started
+
+
+@contextmanager
+def _with_store(connection: duckdb.DuckDBPyConnection, store: str | Path | None) -> Iterator[StoreFiles]:
+    """Attaches the store while dpduck is put on a connection, one at a time, and detaches it where that fails."""
     require_no_store(connection)
     files = store_files(database_file(connection), store)
     with _LOADING:
         attached = attach_store(connection, files)
         try:
-            kept = are_kept(connection)
-            if not kept:
-                require_free_names(connection)
-            known = started_of(connection)
-            if known is None:
-                known = _begun(connection, files, steps)
-            else:
-                known.connections.add(connection)
-            serve(connection, known, kept=kept)
-            with suppress(Refusal), connection.cursor() as cursor:  # where it is refused, so is every new release
-                keep_plans_plain(cursor)
+            yield files
         except BaseException:
             if attached:
                 with suppress(duckdb.Error):
                     detach_store(connection)
             raise
-    return connection
 
 
 def _begun(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Steps) -> Started:
