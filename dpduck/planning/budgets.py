@@ -51,15 +51,22 @@ def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray,
     return scaled
 
 
-def uniform_parameter(noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int) -> Fraction:
+def uniform_parameter(
+    noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int, squared_bound: int | None = None
+) -> Fraction:
     """Returns the one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
+
+    squared_bound: the most that squares of what a unit adds add up to, where each answer is of one cell.
 
     >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
     Fraction(12, 1)
+    >>> uniform_parameter(NoiseKind.GAUSSIAN, 1, Fraction(1, 2), 16, 16)
+    Fraction(16, 1)
     """
     if noise is NoiseKind.LAPLACE:
         return unit_bound * norm / Fraction(amount)
-    return unit_bound * unit_bound * norm / (2 * Fraction(amount))
+    squared = unit_bound * unit_bound if squared_bound is None else squared_bound
+    return squared * norm / (2 * Fraction(amount))
 
 
 def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:

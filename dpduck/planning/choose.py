@@ -128,6 +128,7 @@ def plan_workload(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
     rivals: bool = True,
+    squared_bound: int | None = None,
 ) -> tuple[Plan, ...]:
     """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
@@ -136,17 +137,12 @@ def plan_workload(
     strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform';
     'shares' of the strategy 'marginals' alone.
     rivals: whether other candidates are planned, too, where one marginal is asked and identity is known to win.
+    squared_bound: the most that squares of what a unit adds to cells add up to; unit_bound^2 if not given.
     """
-    if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
-        raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
-    if consistency not in CONSISTENCIES:
-        raise Refusal(f"consistency = '{consistency}' is not known", accepted="one of " + ", ".join(CONSISTENCIES))
-    if consistency in {"l1", "linf"} and workload.cells > MOST_PROGRAM_CELLS:
-        raise Refusal(
-            f"consistency = '{consistency}' solves a linear program over {workload.cells} cells",
-            accepted=f"at most {MOST_PROGRAM_CELLS} cells, or consistency = 'l2'",
-        )
-    problem = PlanningProblem(workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound)
+    _require_known(workload, strategy, budgets, consistency)
+    problem = PlanningProblem(
+        workload, noise, Fraction(amount), unit_bound, consistency, planning_seconds, row_bound, squared_bound
+    )
     if strategy != "auto":
         return (_named(strategy, problem, budgets),)
     candidates = CANDIDATES if rivals or not _best_as_it_is(problem) else CANDIDATES[:1]
@@ -165,6 +161,19 @@ def plan_workload(
     chosen = next(number for number, error in enumerate(errors) if error <= min(errors) * (1 + TIE))
     ranking = sorted(range(len(plans)), key=lambda number: (number != chosen, errors[number]))
     return tuple(plans[number] for number in ranking)
+
+
+def _require_known(workload: MarginalWorkload, strategy: str, budgets: str, consistency: str) -> None:
+    """Refuses budgets and consistency that there are not, and linear programs that would take minutes."""
+    if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
+        raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
+    if consistency not in CONSISTENCIES:
+        raise Refusal(f"consistency = '{consistency}' is not known", accepted="one of " + ", ".join(CONSISTENCIES))
+    if consistency in {"l1", "linf"} and workload.cells > MOST_PROGRAM_CELLS:
+        raise Refusal(
+            f"consistency = '{consistency}' solves a linear program over {workload.cells} cells",
+            accepted=f"at most {MOST_PROGRAM_CELLS} cells, or consistency = 'l2'",
+        )
 
 
 def _timed(candidate: Strategy, problem: PlanningProblem, budgets: str) -> Plan:

@@ -146,6 +146,8 @@ class PlanningProblem:
 
     amount: epsilon for Laplace, rho for Gaussian noise. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
+    squared_bound: the most that squares of what a unit adds to the cells of all attributes add up to; unit_bound^2 if
+        not given.
     """
 
     workload: MarginalWorkload
@@ -155,6 +157,7 @@ class PlanningProblem:
     consistency: str = "l2"
     planning_seconds: float = 2.0
     row_bound: int = 1
+    squared_bound: int | None = None
 
     @cached_property
     def lattice(self) -> Lattice:

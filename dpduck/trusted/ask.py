@@ -43,13 +43,24 @@ class Scan:
     """One reading of private rows, and how far one privacy unit moves its counts.
 
     job: what is counted, for the function that counts it. l1: of what a unit adds to the tables; by the L2 norm it is
-    never more. The door compares it with the job's own bound before the charge.
+    never more. The door compares all bounds with the job's own before the charge.
     tables: the tables of one aggregate among those of the job, which share these bounds.
+    most: of what a unit adds to one cell of all attributes, all these tables together; None for l1.
+    squared: the most that squares of what a unit adds to these cells add up to; None for l1 * most.
+    attributes: how many the job has, where `most` is given.
     """
 
     job: object = field(repr=False)
     l1: int
     tables: range = range(1)
+    most: int | None = None
+    squared: int | None = None
+    attributes: int = 0
+
+    @property
+    def cell_bound(self) -> int:
+        """Returns the most that a unit adds to one cell of all attributes."""
+        return self.l1 if self.most is None else self.most
 
 
 class Query(Generic[Answer]):
@@ -63,7 +74,10 @@ class Table(Query[tuple[IntegerArray, ...]]):
     """An integer operator on every table of the scan. Answer: an array for each of them, shape query.shape.
 
     A unit adds l1 in all, so the answers move by l1 times the largest norm of a column of the operator: tables of one
-    aggregate cost as much as one.
+    aggregate cost as much as one. Answers that are of one cell each move by less in the L2 norm: with at most l1 in
+    all and at most `most` in one cell, squares add up to l1 * most, times two norms of the operator, and to `squared`
+    times its squared column norm. That holds of no other operator, not even of margins: a unit that is once in each of
+    m cells moves their total by m.
     """
 
     query: KroneckerQuery
@@ -74,15 +88,20 @@ class Present(Query[IntegerArray]):
     """How many values of the scan's last attribute each cell holds. values: how many that attribute has.
 
     A row makes or unmakes one presence, so that m rows change m at most. A cell's answer is one of 0 .. values with and
-    without a unit, so that the answers of all cells together move by no more than values times cells.
+    without a unit, so that the answers of all cells together move by no more than values times cells. Squares of what
+    moves add up to no more than all of it times the most of one cell.
     """
 
     query: KroneckerQuery
     values: int
 
     def bound(self, rows: int) -> int:
-        """Returns the L1 norm of what a unit of so many rows moves; the L2 norm is never more."""
+        """Returns the L1 norm of what a unit of so many rows moves."""
         return min(rows, self.values * prod(self.query.shape))
+
+    def cell_bound(self, rows: int) -> int:
+        """Returns the most that one cell's answer moves."""
+        return min(self.values, self.bound(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,12 +353,19 @@ def norms_of(ask: Ask[Any]) -> Norms | None:
     """Returns how far one unit moves the exact answers (L1, squared L2, any one number), if that is the whole price."""
     query, l1 = ask.query, ask.scan.l1
     if isinstance(query, Table):
-        of_column = query.query.norms
-        return l1 * of_column[0], l1 * l1 * of_column[1], l1 * of_column[2]
+        first, second, largest = query.query.norms
+        moved, squared, most = l1 * first, l1 * l1 * second, l1 * largest
+        if query.query.asks_single_cells(ask.scan.attributes):
+            most = min(most, ask.scan.cell_bound * largest)
+            squared = min(squared, moved * most)
+            if ask.scan.squared is not None:
+                squared = min(squared, ask.scan.squared * second)
+        return moved, squared, most
     if isinstance(query, Present):
         if not all(isinstance(factor, IdentityFactor) for factor in query.query.factors):
             raise InternalError("distinct values add up to no other query")
-        return query.bound(l1), query.bound(l1) ** 2, min(query.values, query.bound(l1))
+        moved, most = query.bound(l1), query.cell_bound(l1)
+        return moved, moved * most, most
     if isinstance(query, Sketch | Projection) and query.rows > 0:
         return query.rows * l1, query.rows * l1 * l1, l1
     if isinstance(query, Layers):

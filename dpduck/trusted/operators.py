@@ -119,6 +119,11 @@ class MatrixFactor:
         sizes = abs(self.entries)
         return int(sizes.sum(axis=0).max()), int((sizes * sizes).sum(axis=0).max()), int(sizes.max())
 
+    @cached_property
+    def asks_single_cells(self) -> bool:
+        """Tells whether no answer adds up two cells, as of the identity matrix."""
+        return int((self.entries != 0).sum(axis=1).max()) <= 1
+
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
         """Returns a dense matrix in doubles, which is much faster, where each holds every partial sum exactly."""
         moved = np.moveaxis(tensor, axis, 0)
@@ -159,6 +164,14 @@ class KroneckerQuery:
     def shape(self) -> tuple[int, ...]:
         """Returns the shape of the answer: one axis per attribute."""
         return tuple(factor.rows for factor in self.factors)
+
+    def asks_single_cells(self, attributes: int) -> bool:
+        """Tells whether each answer is of one cell of so many attributes, all that there are."""
+        every = self.attributes == tuple(range(attributes))
+        return every and all(
+            isinstance(factor, IdentityFactor) or (isinstance(factor, MatrixFactor) and factor.asks_single_cells)
+            for factor in self.factors
+        )
 
     @property
     def norms(self) -> Norms:

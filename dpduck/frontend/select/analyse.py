@@ -22,7 +22,14 @@ from dpduck.frontend.select.binding import check_rows
 from dpduck.frontend.select.cells import cell_columns, summarised, with_summary_columns
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
-from dpduck.frontend.select.options import Options, price_of, read_options, require_confidence, row_bound
+from dpduck.frontend.select.options import (
+    Options,
+    price_of,
+    read_options,
+    require_confidence,
+    require_norm,
+    row_bound,
+)
 from dpduck.frontend.select.outer import (
     Described,
     OuterQuery,
@@ -344,7 +351,9 @@ def _request(
         own=options.own,
     )
     require_persons(rows, question, place)
-    return Request(rows, question, price_of(options, policy, place))
+    request = Request(rows, question, price_of(options, policy, place))
+    require_norm(options, request, place)
+    return request
 
 
 # count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one

@@ -17,6 +17,7 @@ from dpduck.frontend.select.request import (
     SUMMARY_OPTIONS,
     TREE,
     Price,
+    Request,
     Summary,
     Target,
     Treatment,
@@ -60,6 +61,8 @@ TABLE = (
            accepted=_WEIGHTS.format("aggregate_weights", "aggregate")),
     Option("quantiles", "choice", "how quantiles are measured", choices=(AUTO, TREE, CHOICE)),
     Option("quantile_intervals", "flag", "FALSE: chosen quantiles have all of the price, and no intervals"),
+    Option("max_norm_contributed", "number", "units count less whose counts have a larger L2 norm", Fraction(1),
+           Fraction(10**9), accepted="max_norm_contributed = 30: rows, up to MAX ROWS"),
     Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
     Option("reuse", "flag", "combined with all that is known of the same rows"),
     Option("ahead", "number", "how many times its price a target with reuse may pay, for later statements", Fraction(1),
@@ -70,6 +73,7 @@ TABLE = (
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles", "quantile_intervals", "form", "reuse", "ahead",
+    "max_norm_contributed",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -139,6 +143,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             strategy_table=given.text("strategy_table"),
             quantiles=given.choice("quantiles"),
             quantile_intervals="quantile_intervals" not in given or given.flag("quantile_intervals"),
+            norm=given.number("max_norm_contributed"),
         ),
         target,
         selection,
@@ -186,6 +191,25 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
     if source.first.policy.unit.column is None or asked > source.most_rows:
         raise refusal(place, "max_rows_contributed is above the policy's MAX ROWS", f"at most {source.most_rows}")
     return asked
+
+
+def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
+    """Refuses a bound on the norm of a unit's counts where nothing is measured cell by cell with Gaussian noise."""
+    norm, treatment, price = options.treatment.norm, options.treatment, request.price
+    if norm is None:
+        return
+    if request.rows.unit_sql is None or norm > request.rows.max_rows:
+        raise refusal(place, "max_norm_contributed is above the rows of a unit", f"at most {request.rows.max_rows}")
+    pure = price.target.pure if price.target is not None else price.charge.epsilon is not None
+    if pure:
+        what = "a norm bounds Gaussian noise, and Laplace noise goes by rows"
+        raise refusal(place, what, "a price with a delta or in rho, or the statement without max_norm_contributed")
+    if treatment.strategy.casefold() not in ("auto", "i", "identity") or request.question.has_ranges:
+        what = "with max_norm_contributed each cell of all keys is measured"
+        raise refusal(place, what, "GROUP BY of columns, with strategy = 'identity' or none")
+    if options.reuse or treatment.moves or options.form != "sets":
+        what = "reuse, nonnegative, form = 'cells' and linear programs do not go with max_norm_contributed"
+        raise refusal(place, what, "the statement without them, greatest(n, 0) in the select list")
 
 
 def _selection(given: Given) -> SelectionOptions | None:

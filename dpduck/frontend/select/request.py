@@ -48,7 +48,7 @@ NAMES = tuple(option.name for option in SUMMARY_OPTIONS)
 _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority")
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
-    "aggregate_weights", "quantiles", "quantile_intervals",
+    "aggregate_weights", "quantiles", "quantile_intervals", "max_norm_contributed",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {
@@ -247,6 +247,8 @@ class Treatment:
     quantile_intervals: whether chosen quantiles pay for intervals. It is no part of the digest where they do.
     evenly: whether the error of the worst cell is minimized, not the sum of all errors. It is no part of the digest
         where it is false.
+    norm: the most that a unit's counts may have as their L2 norm, in rows at their bound; a unit above it is weighed
+        down. None for no such bound; it is then no part of the digest.
     """
 
     strategy: str = "auto"
@@ -261,6 +263,7 @@ class Treatment:
     quantiles: str = "auto"
     quantile_intervals: bool = True
     evenly: bool = False
+    norm: Fraction | None = None
 
     @property
     def moves(self) -> bool:
@@ -399,6 +402,7 @@ class Request:
             "quantiles": treatment.quantiles == TREE or not any(one.is_quantile for one in question.aggregates),
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
+            "norm": treatment.norm is None,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal

@@ -10,7 +10,7 @@ from typing import Literal
 from sqlglot import exp
 
 from dpduck.frontend.text.dialect import exact_number
-from dpduck.frontend.text.positions import refusal, unknown_option
+from dpduck.frontend.text.positions import refusal, some_of, unknown_option
 
 Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name"]
 Value = Fraction | int | tuple[Fraction, ...] | bool | str | None
@@ -143,7 +143,7 @@ def read_given(
         if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
             bare = table.get(expression.name.lower()) if isinstance(expression, exp.Column) else None
             flag = bare is not None and bare.kind == "flag"
-            accepted = f"{expression.name.lower()} = TRUE" if flag else ", ".join(table)
+            accepted = f"{expression.name.lower()} = TRUE" if flag else some_of(tuple(table))
             raise refusal(expression, "an option is written name = value", accepted)
         name = expression.left.name.lower()
         if name not in table:

@@ -156,7 +156,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
 
 
-MOST_OPTIONS = 28
+MOST_OPTIONS = 26
 """Options that a refusal lists."""
 
 
@@ -167,6 +167,12 @@ def unknown_option(
     modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
     first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
     others = [one for one in known if modern or one not in near]
-    if len(others) > MOST_OPTIONS:
-        others = [*others[:MOST_OPTIONS], f".. (docs/sql.md has all {len(known)})"]
-    return refusal(place, f"the option {name!r} is unknown{whose}", first + ", ".join(others))
+    return refusal(place, f"the option {name!r} is unknown{whose}", first + some_of(others, len(known)))
+
+
+def some_of(options: Sequence[str], known: int | None = None) -> str:
+    """Lists options for a refusal, the first ones of many. known: how many there are."""
+    listed = list(options)
+    if len(listed) > MOST_OPTIONS:
+        listed = [*listed[:MOST_OPTIONS], f".. (docs/sql.md has all {len(listed) if known is None else known})"]
+    return ", ".join(listed)

@@ -16,7 +16,7 @@ from math import hypot, inf, isfinite, prod, sqrt
 import numpy as np
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import AUTO, TREE, Aggregate, Key, Request
+from dpduck.frontend.select.request import AUTO, TREE, Aggregate, Key, Question, Request
 from dpduck.frontend.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
@@ -232,12 +232,19 @@ def _offers(request: Request) -> Iterator[tuple[str, Request]]:
         kept = tuple(one for number, one in enumerate(question.keys) if number != place)
         sets = (_without(one, place) for one in question.grouping_sets)
         treatment = replace(question.treatment, weights=())
-        fewer = replace(question, keys=kept, grouping_sets=tuple(dict.fromkeys(sets)), treatment=treatment)
+        fewer = replace(_of_keys(question, kept), grouping_sets=tuple(dict.fromkeys(sets)), treatment=treatment)
         yield f"no {key.name} ({len(key.labels)} values)", replace(request, question=fewer)
         binned = any(isinstance(question.sources[source].domain, RangeDomain) for source in key.sources)
         if binned and len(key.labels) >= FEWEST_BINS:
             keys = tuple(_coarser(one) if one is key else one for one in question.keys)
             yield f"bins of {key.name} twice as wide", replace(request, question=replace(question, keys=keys))
+
+
+def _of_keys(question: Question, kept: tuple[Key, ...]) -> Question:
+    """Returns the question about some of its keys, with the columns that these are made of, and no others."""
+    used = sorted({source for key in kept for source in key.sources})
+    keys = tuple(replace(key, sources=tuple(used.index(source) for source in key.sources)) for key in kept)
+    return replace(question, keys=keys, sources=tuple(question.sources[source] for source in used))
 
 
 def _without(grouping_set: tuple[int, ...], place: int) -> tuple[int, ...]:
@@ -402,6 +409,8 @@ def _bounds(found: CubePlan, number: int) -> str:
     served = ", ".join(dict.fromkeys(one.text for one, use in pairs if use.measure == number))
     rows = measure.condition or "all rows"
     said = f"{served}: {_what(measure)} over {rows}; one unit adds at most {measured.unit_bound}"
+    if not measured.bounds.are_plain:
+        said += f", {measured.bounds.one_cell} to one group"
     if measure.operand is not None and measure.operand.sql:
         operand = measure.operand
         width = (operand.high - operand.low) / measure.steps

@@ -162,7 +162,7 @@ def asked(found: CubePlan) -> list[MeasureAsks]:
             elif one.choices:
                 groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
             else:
-                scan = Scan(counted.job, one.unit_bound, range(first, first + one.measure.tables))
+                scan = one.scan(counted.job, first)
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
             first += one.measure.tables
@@ -233,7 +233,10 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
         (group, answers)
         for group, answers, one in zip(proposal.groups, noisy, measures, strict=True)
         # what is made of a unit's rows in each group is none of a larger group
-        if group.tables and one.added and not (one.operand is not None and one.operand.per_group)
+        if group.tables
+        and one.added
+        and not (one.operand is not None and one.operand.per_group)
+        and one.norm is None  # two releases with different weights are about different rows
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None

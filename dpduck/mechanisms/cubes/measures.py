@@ -13,10 +13,11 @@ strategy_table is an analyst's own strategy from a declared public table (row, c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Que
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.contributions import FULL, Contribution
 from dpduck.values.errors import Refusal
 
 MOST_ENTRIES = 200_000
@@ -86,6 +87,8 @@ def matrix_of(question: Question) -> NDArray[np.int64]:
 SHARES = 1 << 24
 """Parts of the price are multiples of one over this."""
 
+Unit = tuple[int, Callable[["Measure"], int], Fraction | None]
+
 MOST_CHOICES = 4
 """Up to so many operands are tried in every way; of more, sums are measured alone unless something needs counts."""
 
@@ -103,7 +106,8 @@ class Measure:
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction) or 'distinct' (values present).
-    share: its part of the statement's price.
+    share: its part of the statement's price. norm: of a unit's counts in rows, each at its bound; a unit above it is
+        weighed down, and all is measured in parts of 1/FULL. None where each unit is counted whole.
     """
 
     form: str
@@ -114,6 +118,12 @@ class Measure:
     distinct: SourceColumn | None = None
     share: Fraction = Fraction(1)
     fraction: Fraction | None = None
+    norm: Fraction | None = None
+
+    @property
+    def squared_norm(self) -> int:
+        """Returns the most that squares of what a unit adds may add up to; 0 for no such bound."""
+        return 0 if self.norm is None else max(1, floor((self.norm * self.bound) ** 2))
 
     @property
     def added(self) -> bool:
@@ -142,6 +152,8 @@ class Measure:
         """
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
+        if self.norm is not None:
+            return contribution_of(self).unit_bound(rows, cells)
         if self.operand is None or not self.operand.per_group:
             return rows * self.bound
         groups = min(rows, cells) * self.bound
@@ -170,13 +182,19 @@ class Measures:
 
 
 def choose_measures(
-    aggregates: Sequence[Aggregate], weights: Sequence[Fraction], noise: NoiseKind, rule: QuantileRule = TREES
+    aggregates: Sequence[Aggregate],
+    weights: Sequence[Fraction],
+    noise: NoiseKind,
+    rule: QuantileRule = TREES,
+    unit: Unit = (1, lambda measure: 1, None),
 ) -> Measures:
     """Returns the measures with the least predicted error, and their shares of the price.
 
     A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
     weights: one for each aggregate, or none for equal weights.
     rule: says which quantiles are chosen, and which come from a tree.
+    unit: the most rows of a unit, the cells that they may fall into, and the norm that it is weighed down to. Measures
+    are chosen as if it had one row, so that a stored release is read as it was made; shares go by what it moves.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
@@ -191,7 +209,31 @@ def choose_measures(
     if len(choices) == 1 and len(choices[0].measures) == 1:
         return choices[0]  # nothing to choose between, and nothing to share the price with
     priced = [_priced(one, aggregates, given, noise, rule) for one in choices]
-    return min(priced, key=lambda pair: pair[0])[1]
+    _, best = min(priced, key=lambda pair: pair[0])
+    return _priced(best, aggregates, given, noise, rule, [_moved(one, noise, unit) for one in best.measures])[1]
+
+
+def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
+    """Returns the square of what a unit moves, in the norm of the noise, over that of as many rows in one cell."""
+    rows, cells_of, norm = unit
+    cells, whole = cells_of(measure), (rows * measure.bound) ** 2
+    if norm is not None and measure.form in ("count", "sum"):
+        return contribution_of(replace(measure, norm=norm)).squared_bound(rows, cells) / (FULL * FULL * whole)
+    moved = measure.unit_bound(rows, cells)
+    by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
+    return moved * (min(moved, measure.unit_bound(rows, 1)) if by_cell else moved) / whole
+
+
+def weighed(found: Measures, norm: Fraction) -> Measures:
+    """Returns measures of units that are weighed down to a norm. Answers are in parts of 1/FULL then."""
+    if not all(one.form in ("count", "sum") for one in found.measures):
+        raise Refusal(
+            "max_norm_contributed is of counts and sums alone",
+            accepted="count(*), count(x), sum(x), count(DISTINCT unit); other aggregates in a statement of their own",
+        )
+    measures = tuple(replace(one, norm=norm) for one in found.measures)
+    uses = tuple(replace(use, weights=tuple(weight / FULL for weight in use.weights)) for use in found.uses)
+    return Measures(measures, uses)
 
 
 def _is_row_count(aggregate: Aggregate) -> bool:
@@ -325,12 +367,18 @@ def _relative(one: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule
 
 
 def _priced(
-    found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind, rule: QuantileRule
+    found: Measures,
+    aggregates: Sequence[Aggregate],
+    weights: Sequence[float],
+    noise: NoiseKind,
+    rule: QuantileRule,
+    moved: Sequence[float] = (),
 ) -> tuple[float, Measures]:
-    """Returns the predicted error at the best shares, and the measures with them."""
+    """Returns the predicted error at the best shares, and the measures with them. moved: for each measure, or 1."""
     demands = [0.0] * len(found.measures)
     for one, use, weight in zip(aggregates, found.uses, weights, strict=True):
         demands[use.measure] += weight * _relative(one, use, found.measures[use.measure], noise, rule)
+    demands = [demand * times for demand, times in zip(demands, moved or [1.0] * len(demands), strict=True)]
     power = power_of(noise)
     wanted = [demand**power for demand in demands]
     measures = zip(found.measures, shares_of(wanted), strict=True)
@@ -350,7 +398,7 @@ def contribution_of(measure: Measure) -> Contribution:
     """Returns what every row adds to the tables of a measure."""
     operand = measure.operand
     if operand is None or measure.form == "count":
-        return Contribution(measure.condition)
+        return Contribution(measure.condition, norm=measure.squared_norm)
     return Contribution(
         measure.condition,
         measure.form,
@@ -361,4 +409,5 @@ def contribution_of(measure: Measure) -> Contribution:
         measure.degree,
         measure.rest,
         operand.per_group,
+        norm=measure.squared_norm,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -12,8 +13,17 @@ import numpy as np
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.frontend.select.request import CHOICE, TREE, Question, Request, Target, Treatment
-from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures, matrix_of
+from dpduck.mechanisms.cubes.measures import (
+    Measure,
+    Measures,
+    Use,
+    choose_measures,
+    contribution_of,
+    matrix_of,
+    weighed,
+)
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
+from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.budgets import FINE, price_for, raised
 from dpduck.planning.choose import plan_workload
@@ -30,7 +40,10 @@ from dpduck.planning.ranges.buckets import (
 )
 from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.planning.recovery.recover import recover, recover_linearly, recover_sets, treated
+from dpduck.trusted.ask import Scan
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.contributions import FULL
+from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -48,16 +61,48 @@ SMALLEST_PRICE = Fraction(1, 10**9)
 
 
 @dataclass(frozen=True)
-class MeasurePlan:
-    """A measure with its candidates, the chosen one first. unit_bound: what one unit adds to its tables at most.
+class UnitBounds:
+    """What one unit adds at most: to all cells, to one cell, and to the sum of the squares over all cells."""
 
+    all_cells: int
+    one_cell: int
+    squared: int
+
+    @property
+    def are_plain(self) -> bool:
+        """Tells whether one cell may have all of it."""
+        return self == plain_bounds(self.all_cells)
+
+
+def plain_bounds(unit_bound: int) -> UnitBounds:
+    """Returns the bounds of a unit that may add all to one cell."""
+    return UnitBounds(unit_bound, unit_bound, unit_bound * unit_bound)
+
+
+@dataclass(frozen=True)
+class MeasurePlan:
+    """A measure with its candidates, the chosen one first.
+
+    bounds: what one unit adds to its tables at most.
     choices: how a quantile and both ends of its interval are chosen, for which nothing else is measured.
     """
 
     measure: Measure
-    unit_bound: int
+    bounds: UnitBounds
     plans: Plans
     choices: tuple[BucketChoice, ...] = ()
+
+    @property
+    def unit_bound(self) -> int:
+        """Returns what one unit adds to all cells at most."""
+        return self.bounds.all_cells
+
+    def scan(self, job: CountingJob, first: int) -> Scan:
+        """Returns the scan of its tables, the first of which has this number among the job's."""
+        tables, bounds = range(first, first + self.measure.tables), self.bounds
+        if bounds.are_plain:
+            return Scan(job, bounds.all_cells, tables)
+        return Scan(job, bounds.all_cells, tables, bounds.one_cell, bounds.squared, len(job.attributes))
 
     @property
     def plan(self) -> AnyPlan:
@@ -119,11 +164,17 @@ def noise_of(request: Request) -> NoiseKind:
     return NoiseKind.GAUSSIAN if request.price.charge.epsilon is None else NoiseKind.LAPLACE
 
 
-def measures_of(question: Question, noise: NoiseKind) -> Measures:
-    """Chooses the measures of a question; intervals of one column are measured together."""
+def measures_of(question: Question, noise: NoiseKind, rows: int = 1) -> Measures:
+    """Chooses the measures of a question; intervals of one column are measured together.
+
+    rows: of one unit, by which the shares of the price are chosen.
+    """
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
-    return choose_measures(question.aggregates, question.treatment.aggregate_weights, noise, rule_of(question))
+    treatment, rule = question.treatment, rule_of(question)
+    unit = (rows, partial(_cells_of, question), treatment.norm)
+    found = choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule, unit)
+    return found if treatment.norm is None else weighed(found, treatment.norm)
 
 
 def rule_of(question: Question) -> QuantileRule:
@@ -138,32 +189,51 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bo
     Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
     """
     question = request.question
-    found = measures_of(question, noise)
+    found = measures_of(question, noise, request.rows.unit_bound)
     prices = [
-        (measure, amount * measure.share, measure.unit_bound(request.rows.unit_bound, _cells_of(question, measure)))
+        (measure, amount * measure.share, unit_bounds(request, measure, _cells_of(question, measure)))
         for measure in found.measures
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
     seconds = float(question.treatment.planning_seconds) / max(1, different)
-    known: dict[tuple[Fraction, int, str, int], Plans] = {}
+    known: dict[tuple[Fraction, UnitBounds, str, int], Plans] = {}
     measures = []
-    for measure, price, bound in prices:
+    for measure, price, bounds in prices:
         if measure.form == CHOICE:
-            measures.append(_chosen(question, measure, noise, price, bound))
+            measures.append(_chosen(question, measure, noise, price, bounds.all_cells))
             continue
         buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
-        alike = (price, bound, "" if measure.added else measure.form, buckets)
+        alike = (price, bounds, "" if measure.added else measure.form, buckets)
         if alike not in known:
             known[alike] = (
-                _candidates(question, noise, price, bound, measure.bound, seconds, rivals)
+                _candidates(question, noise, price, bounds, measure.bound, seconds, rivals)
                 if measure.added
-                else _alone(question, measure, noise, price, bound)
+                else _alone(question, measure, noise, price, bounds)
             )
         plans = known[alike]
         if request.price.target is not None or question.treatment.evenly:
             plans = tuple(sorted(plans, key=lambda plan: plan.worst_stderr))
-        measures.append(MeasurePlan(measure, bound, plans))
+        measures.append(MeasurePlan(measure, bounds, plans))
     return CubePlan(request, tuple(measures), found.uses)
+
+
+def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
+    """Returns what one unit adds at most to the tables of a measure over so many cells."""
+    rows = request.rows.unit_bound
+    bound = measure.unit_bound(rows, cells)
+    if measure.distinct is not None:
+        most = min(bound, measure.unit_bound(rows, 1))
+        return UnitBounds(bound, most, bound * most)
+    by_group = measure.operand is not None and bool(measure.operand.per_group)
+    if not measure.added or not (by_group or measure.norm):
+        return plain_bounds(bound)
+    job = counting_job(request, [contribution_of(measure)])
+    if measure.norm is not None and not job.tells_keys_apart:
+        raise Refusal(
+            "max_norm_contributed is of groups, and a key of this statement puts several values into one",
+            accepted="GROUP BY columns that have a DOMAIN, or the statement without max_norm_contributed",
+        )
+    return UnitBounds(job.unit_bounds[0], job.cell_bounds[0], job.squared_bounds[0])
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
@@ -179,13 +249,13 @@ def _candidates(
     question: Question,
     noise: NoiseKind,
     amount: Fraction,
-    unit_bound: int,
+    bounds: UnitBounds,
     row_bound: int,
     seconds: float,
     rivals: bool,
 ) -> Plans:
     """Returns candidates for one measure whose margins are sums of cells."""
-    treatment, workload = question.treatment, _workload(question)
+    treatment, workload, unit_bound = question.treatment, _workload(question), bounds.all_cells
     if not question.has_ranges:
         return plan_workload(
             workload,
@@ -198,6 +268,7 @@ def _candidates(
             planning_seconds=seconds,
             row_bound=row_bound,
             rivals=rivals,
+            squared_bound=bounds.squared,
         )
     _require_plain(treatment)
     if question.matrix:
@@ -225,16 +296,16 @@ def _workload(question: Question) -> MarginalWorkload:
     return MarginalWorkload(question.sizes, question.grouping_sets, weights)
 
 
-def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plans:
+def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, bounds: UnitBounds) -> Plans:
     """Returns the plan of a measure whose grouping sets are measured one by one: values present, or trees in cells."""
     workload = _workload(question)
     if measure.form == "distinct":
-        return (plan_distinct(workload, noise, amount, unit_bound),)
+        return (plan_distinct(workload, noise, amount, bounds.all_cells, bounds.squared),)
     buckets, last = tree_buckets(question, measure), len(question.keys)
     sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
     attributes = [*(identity(size) for size in question.sizes), tree_workload(buckets.count)]
     asked = MarginalWorkload((*question.sizes, buckets.count), sets, workload.weights)
-    return plan_range_sets(attributes, asked, noise, amount, unit_bound, strategy="hierarchy")
+    return plan_range_sets(attributes, asked, noise, amount, bounds.all_cells, strategy="hierarchy")
 
 
 def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:
@@ -249,7 +320,7 @@ def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Frac
     if len(choices) > 1:
         note += f"; the ends of its interval are looked for {choices[1].lead:.3g} rows before and after"
     plan = Plan(CHOICE, noise, workload, (), (0.0,) * len(workload.marginals), "none", note)
-    return MeasurePlan(measure, unit_bound, (plan,), choices)
+    return MeasurePlan(measure, plain_bounds(unit_bound), (plan,), choices)
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
@@ -273,6 +344,8 @@ def _priced(request: Request, target: Target) -> CubePlan:
     """Returns the smallest price at which the plan reaches the target, and the very plans that do."""
     noise = noise_of(request)
     wanted, parts = float(target.stderr), len(measures_of(request.question, noise).measures)
+    if request.question.treatment.norm is not None:
+        wanted *= FULL  # of what is measured
 
     def plan_of(one: Request, price: Fraction = FINE) -> AnyPlan:
         return plans_at(one, noise, price * parts).measures[0].plan

@@ -39,6 +39,9 @@ from dpduck.values.errors import InternalError
 Tables = Sequence[Sequence[FloatArray]]
 """Of one measure: for each of its tables, an array per grouping set."""
 
+ROUNDING = 1 / 12
+"""The variance that rounding to whole numbers adds."""
+
 MOST_COVARIANCES = 20_000
 """Covariances of more sets of columns are not kept with a release."""
 
@@ -122,7 +125,10 @@ def _answer(
     if use.weights:
         estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
-        return AnswerColumn(estimates, np.sqrt(np.concatenate(variances) * size))
+        errors = np.concatenate(variances) * size
+        if _is_rounded(found, use):
+            return AnswerColumn(np.rint(estimates), np.sqrt(errors + ROUNDING))
+        return AnswerColumn(estimates, np.sqrt(errors))
     if counts is not None and not measured.choices:
         by_set = zip(*tables, strict=True)
         emptied = [[_of_no_rows(table, rows) for table in of_set] for of_set, rows in zip(by_set, counts, strict=True)]
@@ -202,6 +208,8 @@ def is_whole(found: CubePlan, number: int) -> bool:
     measured = found.measures[use.measure]
     plan = measured.plan
     counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
+    if _is_rounded(found, use):
+        return True
     if (
         use.weights != (Fraction(1),)
         or not counts
@@ -212,6 +220,13 @@ def is_whole(found: CubePlan, number: int) -> bool:
     return all(
         single_parameter(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets))
     )
+
+
+def _is_rounded(found: CubePlan, use: Use) -> bool:
+    """Tells whether an answer is a count of weighed units, in parts of 1/FULL, which is shown as a whole number."""
+    measure = found.measures[use.measure].measure
+    counts = measure.operand is None or not measure.operand.sql or measure.form == "count"
+    return measure.norm is not None and counts and not found.request.question.treatment.nonnegative
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
@@ -230,11 +245,17 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
 
 def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
     """Returns the law of each grouping set's noise, for each aggregate; () where it depends on answers."""
-    return tuple(_laws(found.measures[use.measure].plan, use.weights) for use in found.uses)
+    return tuple(
+        _laws(found.measures[use.measure].plan, use.weights, ROUNDING if _is_rounded(found, use) else 0.0)
+        for use in found.uses
+    )
 
 
-def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
-    """Returns the law of each grouping set's noise; of ranges, the law of the cell with the largest variance."""
+def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
+    """Returns the law of each grouping set's noise; of ranges, the law of the cell with the largest variance.
+
+    more: variance of what is done to an answer afterwards.
+    """
     if not weights:
         return ()
     if isinstance(plan, Plan) and solves_program(plan):
@@ -242,8 +263,9 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction]) -> tuple[ErrorLaw, ...]:
     size, step = float(sum(weight * weight for weight in weights)), float(max(map(abs, weights)))
     if isinstance(plan, RangeSetsPlan):
         return tuple(ErrorLaw(plan.noise, None, size * float(one.max()), step) for one in plan.variances)
+    alone = len(weights) == 1 and not more
     return tuple(
-        ErrorLaw(plan.noise, single_parameter(plan, number) if len(weights) == 1 else None, size * variance, step)
+        ErrorLaw(plan.noise, single_parameter(plan, number) if alone else None, size * variance + more, step)
         for number, variance in enumerate(plan.variances)
     )
 

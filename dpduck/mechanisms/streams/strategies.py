@@ -22,7 +22,7 @@ import numpy as np
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures, contribution_of
-from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, noise_of
+from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, UnitBounds, amount_of, noise_of, unit_bounds
 from dpduck.mechanisms.cubes.recover import is_whole
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.streams.plan import StreamRequest
@@ -39,7 +39,7 @@ from dpduck.planning.time_axis import (
     variances,
 )
 from dpduck.planning.variance import least_squares_variances
-from dpduck.trusted.ask import Ask, Scan, Table
+from dpduck.trusted.ask import Ask, Table
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
 from dpduck.trusted.private.streams import StreamAsk
@@ -164,15 +164,20 @@ def workload_of(stream: StreamRequest) -> MarginalWorkload:
     return MarginalWorkload(tuple(question.sizes[key] for key in others), sets, (1.0,) * len(sets))
 
 
-def measures_of(stream: StreamRequest) -> Measures:
-    """Returns the measures of a stream's aggregates, with their shares of the price."""
-    return choose_measures(stream.request.question.aggregates, (), noise_of(stream.request))
+def measures_of(stream: StreamRequest, rows: int = 1) -> Measures:
+    """Returns the measures of a stream's aggregates, with their shares of the price. rows: of one unit."""
+    unit = (rows, lambda measure: _cells(stream), None)
+    return choose_measures(stream.request.question.aggregates, (), noise_of(stream.request), unit=unit)
 
 
-def _bound(stream: StreamRequest, measure: Measure) -> int:
+def _cells(stream: StreamRequest) -> int:
+    """Returns the cells of all keys, that of time included."""
+    return prod(source.domain.size for source in stream.request.question.sources)
+
+
+def _bounds(stream: StreamRequest, measure: Measure) -> UnitBounds:
     """Returns the most that a unit adds to the tables of a measure over all periods."""
-    cells = prod(source.domain.size for source in stream.request.question.sources)
-    return measure.unit_bound(stream.request.rows.unit_bound, cells)
+    return unit_bounds(stream.request, measure, _cells(stream))
 
 
 def _form(measure: Measure) -> str:
@@ -183,11 +188,14 @@ def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
     """Returns what is measured of each measure at the price of the statement."""
     found, (l1, l2_squared, _) = [], axis.factor.norms
     kind, amount = noise_of(stream.request), amount_of(stream.request)
-    for measure in measures_of(stream).measures:
-        price, bound = amount * measure.share, _bound(stream, measure)
+    for measure in measures_of(stream, stream.request.rows.unit_bound).measures:
+        price, bounds = amount * measure.share, _bounds(stream, measure)
+        bound = bounds.all_cells
         if len(stream.request.question.grouping_sets) == 1:
             gaussian = kind is NoiseKind.GAUSSIAN
-            parameter = sigma2_of(price, Fraction(bound**2 * l2_squared)) if gaussian else Fraction(bound * l1) / price
+            squared = bounds.squared if axis.factor.asks_single_cells else bound * bound
+            moved = Fraction(squared * l2_squared)
+            parameter = sigma2_of(price, moved) if gaussian else Fraction(bound * l1) / price
             found.append(Part(_form(measure), CELLS, ((None, "", parameter),)))
             continue
         norm, reach = (
@@ -216,7 +224,7 @@ def cube_of(stream: StreamRequest, plan: StreamPlan) -> CubePlan:
     if plan.told and [part.form for part in plan.parts] != [_form(measure) for measure in measures.measures]:
         raise _another("way to measure the stream's answers")
     found = [
-        MeasurePlan(measure, _bound(stream, measure), (_cube(part, plan.kind, workload),))
+        MeasurePlan(measure, _bounds(stream, measure), (_cube(part, plan.kind, workload),))
         for part, measure in zip(plan.parts, measures.measures, strict=True)
     ]
     return CubePlan(stream.request, tuple(found), measures.uses)
@@ -241,7 +249,7 @@ def asks_of(stream: StreamRequest, plan: StreamPlan) -> list[StreamAsk]:
     job = counting_job(stream.request, [contribution_of(one.measure) for one in cube.measures])
     found: list[StreamAsk] = []
     for one in cube.measures:
-        scan = Scan(job, one.unit_bound, range(first, first + one.measure.tables))
+        scan = one.scan(job, first)
         noises: dict[Fraction, Noise] = {}
         for measurement in plan_of(one).measurements:
             factors: dict[int, Factor] = {stream.axis: plan.axis.factor}

@@ -52,7 +52,9 @@ SHARES = "shares"
 def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
     """I: the table over every attribute used, whose sums are consistent as they are, whatever consistency is asked."""
     workload, base = problem.workload, base_attributes(problem.workload)
-    parameter = uniform_parameter(problem.noise, 1, problem.amount, problem.unit_bound)
+    whole = len(base) == len(workload.sizes)  # a margin moves by more than its cells
+    squared = problem.squared_bound if whole else None
+    parameter = uniform_parameter(problem.noise, 1, problem.amount, problem.unit_bound, squared)
     variance = noise_variance(problem.noise, parameter)
     cells = np.prod([workload.sizes[attribute] for attribute in base], dtype=object)
     measurements = (Measurement(marginal_query(base, workload.sizes), parameter),)
@@ -203,9 +205,14 @@ def padded_lattice(lattice: Lattice) -> Lattice:
 DISTINCT = "distinct"
 
 
-def plan_distinct(workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int) -> Plan:
-    """Returns a row adds at most one value to one cell of every grouping set, as it adds one to a count."""
-    parameter = uniform_parameter(noise, len(workload.marginals), amount, unit_bound)
+def plan_distinct(
+    workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int, squared_bound: int
+) -> Plan:
+    """Returns a plan of grouping sets that are measured one by one: a row adds a value to one cell of each, or none.
+
+    squared_bound: the most that squares of what a unit adds to a grouping set add up to.
+    """
+    parameter = uniform_parameter(noise, len(workload.marginals), amount, unit_bound, squared_bound)
     return Plan(
         strategy=DISTINCT,
         noise=noise,

@@ -158,6 +158,16 @@ def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
     return columns
 
 
+def by_weighed_cell(aggregates: Sequence[Contribution]) -> list[str]:
+    """Writes the sums for each cell over units, whose columns have been multiplied by weights: those of `by_cell`."""
+    columns: list[str] = []
+    for number, aggregate in enumerate(aggregates):
+        columns.append(_total(f"dpduck_rows_{number}"))
+        if aggregate.form != "count":
+            columns += [_total(f"dpduck_valued_{number}"), *_limbs(f"sum(dpduck_sum_{number})")]
+    return columns
+
+
 def _total(column: str) -> str:
     return f"CAST(ifnull(sum({column}), 0) AS BIGINT)"
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import blake2b
-from math import gcd
+from math import gcd, isqrt
 
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -27,6 +27,9 @@ from dpduck.values.errors import InternalError
 MOST_STEPS = 1 << 40
 LARGEST_BOUND = 1 << 45
 SMALLEST_STEP = Fraction(1, 1 << 900)  # the arithmetic of steps stays far from what doubles round to 0
+FULL = 1 << 10
+"""The weight of a unit that is counted whole, where units are weighed."""
+
 MOST_SQUARED_STEPS = 1 << 15  # squares of more would leave little room for rows in 64 bits
 
 
@@ -39,6 +42,8 @@ class Contribution:
     low, high, steps: the value's public bounds and K. degree, rest: of moments.
     reach: how far from 0 the value is at most, where that is known. stepped: whether value_sql is of steps already.
     per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
+    norm: the most that squares of what a unit adds to all cells may add up to; a unit above it is weighed down
+        (private/weighing.py), and all is counted in parts of 1/FULL. 0 for none, so that every unit is counted whole.
     """
 
     condition: str
@@ -52,6 +57,7 @@ class Contribution:
     per_group: str = ""
     reach: Fraction | None = None
     stepped: bool = False
+    norm: int = 0
 
     def __post_init__(self) -> None:
         most = MOST_SQUARED_STEPS if self.degree == 2 else MOST_STEPS
@@ -65,6 +71,8 @@ class Contribution:
             raise InternalError("steps that a double cannot tell apart")
         if self.bound > LARGEST_BOUND or max(abs(self.low), abs(self.high)) > LARGEST_BOUND * self.step:
             raise InternalError("a contribution that would not fit 64 bits")
+        if self.norm < 0 or (self.norm and self.form == "moments"):
+            raise InternalError("a norm of several tables")
 
     @property
     def step(self) -> Fraction:
@@ -96,6 +104,20 @@ class Contribution:
         By group, it is once in every cell where it has rows. A number of rows between bounds about 0 is no farther
         from 0 than it was, so that the rows bound it too.
         """
+        if not self.norm:
+            return self._whole_bound(rows, cells)
+        squared = FULL * FULL * self.norm  # integers add up to no more than their squares do
+        return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
+
+    def squared_bound(self, rows: int, cells: int) -> int:
+        """Returns the most that squares of what a unit adds to so many cells, once to each or more often, add up to.
+
+        Squares add up to no more than all numbers together times the largest of them.
+        """
+        by_cells = self.unit_bound(rows, cells) * self.unit_bound(rows, 1)
+        return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
+
+    def _whole_bound(self, rows: int, cells: int) -> int:
         if not self.per_group:
             return rows * self.bound
         by_group = min(rows, cells) * self.bound

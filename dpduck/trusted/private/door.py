@@ -235,6 +235,8 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
     for ask in asks:
         if id(ask.scan) not in known and any(bound != ask.scan.l1 for bound in job_bounds(ask.scan)):
             raise InternalError("the asks and the counts disagree about the contribution bound; nothing was charged")
+        if id(ask.scan) not in known and (ask.scan.most, ask.scan.squared) != (None, None):
+            _require_same_cells(ask.scan)
         if isinstance(ask.query, Threshold):
             require_same_bounds(ask.scan.job, ask.query.bounds)
         if isinstance(ask.query, Present):
@@ -264,16 +266,27 @@ def _require_same_values(job: object, values: int) -> None:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
+def _require_same_cells(scan: Scan) -> None:
+    """Refuses a bound of one cell that is not that of what will be counted, or is of cells of other attributes."""
+    job = scan.job
+    if not isinstance(job, CountingJob) or scan.attributes != len(job.attributes):
+        raise InternalError("the asks and the counts disagree about the attributes; nothing was charged")
+    for bounds, claimed in ((job.cell_bounds, scan.most), (job.squared_bounds, scan.squared)):
+        if claimed is not None and any(bound != claimed for bound in _by_table(job, bounds, scan)):
+            raise InternalError("the asks and the counts disagree about the bound of a cell; nothing was charged")
+
+
+def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
+    """Returns for each table of a scan the bound of its aggregate."""
+    by_table = [bound for aggregate, bound in zip(job.aggregates, bounds, strict=True) for _ in range(aggregate.tables)]
+    return [by_table[number] for number in scan.tables]
+
+
 def job_bounds(scan: Scan) -> list[int]:
     """Bounds what one unit adds to each table of a scan, by the description of what will be counted."""
     job = scan.job
     if isinstance(job, CountingJob):
-        by_table = [
-            bound
-            for aggregate, bound in zip(job.aggregates, job.unit_bounds, strict=True)
-            for _ in range(aggregate.tables)
-        ]
-        return [by_table[number] for number in scan.tables]
+        return _by_table(job, job.unit_bounds, scan)
     if isinstance(job, KeyedJob):
         return [bounds_of(job).l1]
     if isinstance(job, KeyJob):

@@ -98,6 +98,8 @@ class CountingJob:
             raise InternalError("periods of rows that are not read as they are stored")
         if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:
             raise InternalError("joins repeat a row more often than its price says")
+        if self.unit_sql is None and any(aggregate.norm for aggregate in self.aggregates):
+            raise InternalError("a norm needs a privacy unit with several rows")
         if self.prepared is not None and (self.source is None or row_copies(self.source) > 1):
             raise InternalError("joins repeat rows whose units were counted")
 
@@ -111,6 +113,36 @@ class CountingJob:
         """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1)."""
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
+
+    @property
+    def cell_bounds(self) -> tuple[int, ...]:
+        """Returns the most that one unit's kept rows add to one cell of all attributes, of each aggregate's tables.
+
+        A bound by group is of a cell of the keys. It holds for a cell of the attributes where these tell all keys
+        apart. Elsewhere a cell may hold as much as all cells together.
+        """
+        if not self.tells_keys_apart:
+            return self.unit_bounds
+        one_cell = (aggregate.unit_bound(self.row_bound, 1) for aggregate in self.aggregates)
+        return tuple(map(min, one_cell, self.unit_bounds))
+
+    @property
+    def squared_bounds(self) -> tuple[int, ...]:
+        """Returns the most that squares of what one unit adds to all cells of the attributes add up to."""
+        if not self.tells_keys_apart:
+            return tuple(bound * bound for bound in self.unit_bounds)
+        cells = prod(key.domain.size for key in self.keys)
+        return tuple(aggregate.squared_bound(self.row_bound, cells) for aggregate in self.aggregates)
+
+    @property
+    def tells_keys_apart(self) -> bool:
+        """Tells whether any two combinations of keys differ in some attribute, or are dropped."""
+        told: set[int] = set()
+        for attribute in self.attributes:
+            kept = attribute.codes[attribute.codes >= 0]
+            if len(np.unique(kept)) == len(kept):
+                told.update(attribute.sources)
+        return told >= set(range(len(self.keys)))
 
 
 @dataclass(frozen=True)

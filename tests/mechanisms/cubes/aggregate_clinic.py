@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,17 +15,19 @@ from dpduck.database.policies import PolicyStore
 from dpduck.frontend.select.analyse import analyse
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.mechanisms.cubes.measure import scans_of
+from dpduck.mechanisms.cubes.measure import asked, scans_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
+from dpduck.trusted.ask import Ask, Present, Table
 from dpduck.trusted.private.answers import _present
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.trusted.private.measure import exact_marginals
 
 COLUMNS = (
     "who INTEGER, sex VARCHAR, ward VARCHAR, big BIGINT, huge HUGEINT, real DOUBLE, dec DECIMAL(18, 3), "
     "moment TIMESTAMP, text VARCHAR, flag BOOLEAN"
 )
-POLICY = """CREATE PRIVACY POLICY ON stays (PRIVACY UNIT {unit}, BUDGET (epsilon = 1000000),
+POLICY = """CREATE PRIVACY POLICY ON stays (PRIVACY UNIT {unit}, BUDGET ({budget}),
     DOMAIN sex IN ('F', 'M'), DOMAIN ward IN ('w0', 'w1', 'w2') WITH NULL, DOMAIN flag BOOLEAN WITH NULL,
     DOMAIN text IN ('a', 'b', 'c'), DOMAIN moment RANGE '2024-01-01' TO '2025-01-01' STEP INTERVAL 1 MONTH,
     CLAMP big BETWEEN -50 AND 100, CLAMP huge BETWEEN 0 AND 1000 STEP 10, CLAMP real BETWEEN -1 AND 1 STEP 0.25,
@@ -43,7 +46,9 @@ NASTY = """(VALUES
 ) AS v(big, huge, real, dec, moment, text)"""  # fmt: skip
 
 
-def open_stays(unit: str = "who MAX ROWS 3", units: int = 24) -> duckdb.DuckDBPyConnection:
+def open_stays(
+    unit: str = "who MAX ROWS 3", units: int = 24, budget: str = "epsilon = 1000000"
+) -> duckdb.DuckDBPyConnection:
     """Units with one to five rows of nasty values each, and some rows without a unit."""
     connection = dpduck.connect()
     connection.execute(f"CREATE TABLE stays ({COLUMNS})")
@@ -57,7 +62,7 @@ def open_stays(unit: str = "who MAX ROWS 3", units: int = 24) -> duckdb.DuckDBPy
     )
     connection.execute("DROP MACRO drawn")
     connection.execute("FROM dp('DECLARE PUBLIC TABLE wards')")
-    connection.execute("FROM dp(?)", [POLICY.format(unit=unit)])
+    connection.execute("FROM dp(?)", [POLICY.format(unit=unit, budget=budget)])
     return connection
 
 
@@ -85,6 +90,23 @@ def exact_tables(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list
             tables[number] = np.concatenate([dense(counts, row) for row in rows])
             first += measure.tables
     return [tables[number] for number in range(len(found.measures))]
+
+
+def exact_answers(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list[tuple[Ask[Any], NDArray[np.int64]]]:
+    """Every ask for tables or values present, with its exact answers: of all tables side by side."""
+    answers: list[tuple[Ask[Any], NDArray[np.int64]]] = []
+    counted = {scan.measures: count_exactly(connection.cursor(), scan.job, b"key") for scan in scans_of(found)}
+    by_measure = {number: counts for measures, counts in counted.items() for number in measures}
+    for one in asked(found):
+        counts = by_measure[one.measure]
+        for ask in one.asks:
+            if isinstance(ask.query, Present):
+                answers.append((ask, _present(counts, ask.query.query.attributes).ravel()))
+            elif isinstance(ask.query, Table):
+                query = ask.query.query
+                by_table = [exact_marginals(counts, table, {query.attributes}) for table in ask.scan.tables]
+                answers.append((ask, np.concatenate([query.apply(of[query.attributes]).ravel() for of in by_table])))
+    return answers
 
 
 def dense(counts: ExactCounts, row: int) -> NDArray[np.int64]:

@@ -8,7 +8,20 @@ import duckdb
 import numpy as np
 import pytest
 
-from tests.mechanisms.cubes.aggregate_clinic import exact_tables, open_stays, plan_of
+from dpduck.trusted.ask import norms_of
+from tests.mechanisms.cubes.aggregate_clinic import exact_answers, exact_tables, open_stays, plan_of
+
+GAUSSIAN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1{}) "
+BY_CELL = (
+    "count(DISTINCT who)", "count(*), count(DISTINCT who)", "count(DISTINCT text)",
+    "count(*, contribution_bounds_per_group => (0, 2))", "count(*, contribution_bounds_per_group => (1, 5))",
+    "sum(dec, contribution_bounds_per_group => (1, 8))", "avg(dec, contribution_bounds_per_group => (0, 8))",
+)  # fmt: skip
+"""Aggregates of which a unit adds less to one group than to all: their squares add up to less than a square."""
+
+WEIGHED = ("count(*), sum(dec)", "sum(big)", "count(*) FILTER (WHERE flag), count(dec)", "count(DISTINCT who)",
+           "sum(big, contribution_bounds_per_group => (-60, 20))")  # fmt: skip
+"""Aggregates of units that may be weighed."""
 
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
 AGGREGATES = (
@@ -45,6 +58,13 @@ ROWS = (
 @pytest.fixture(scope="module")
 def stays() -> Iterator[duckdb.DuckDBPyConnection]:
     with open_stays() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def stays_in_rho() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same with a budget that buys Gaussian noise."""
+    with open_stays(budget="rho = 1000000") as connection:
         yield connection
 
 
@@ -97,6 +117,45 @@ def test_sensitivity_of_every_unit_in_every_source(stays: duckdb.DuckDBPyConnect
     for from_sql, grouping in ROWS[:2] if is_by_group(aggregates) else ROWS:
         for moved, claimed in largest_moves(stays, f"{CLAUSE}{aggregates} {from_sql} {grouping}", list(range(1, 24))):
             assert 0 <= moved <= claimed
+
+
+@pytest.mark.parametrize("strategy", ["auto", "R", "F", "Q"])
+@pytest.mark.parametrize("aggregates", BY_CELL)
+def test_no_unit_moves_an_answer_by_more_than_is_priced(
+    stays_in_rho: duckdb.DuckDBPyConnection, aggregates: str, strategy: str
+) -> None:
+    """Each ask's exact answers move by no more than its three norms, in the norm of the noise, whatever is measured.
+
+    Bounds of one group are taken for the cells alone. Residuals and Fourier coefficients add up cells.
+    """
+    if "text" in aggregates and strategy != "auto":
+        return  # values present are measured by themselves
+    option = "" if strategy == "auto" else f", strategy = '{strategy}'"
+    _require_within_norms(stays_in_rho, f"{GAUSSIAN.format(option)}{aggregates} FROM stays GROUP BY sex, ward")
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("aggregates", WEIGHED)
+def test_no_unit_moves_a_weighed_answer_by_more_than_is_priced(
+    stays_in_rho: duckdb.DuckDBPyConnection, aggregates: str, norm: int
+) -> None:
+    """The same of units that are weighed, in a cube, over a join and over all rows."""
+    clause = GAUSSIAN.format(f", max_norm_contributed = {norm}")
+    for rows, group in (ROWS[1], ROWS[0]) if is_by_group(aggregates) else (ROWS[3], ROWS[0]):
+        _require_within_norms(stays_in_rho, f"{clause}{aggregates} {rows} {group}")
+
+
+def _require_within_norms(stays_in_rho: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Compares what each unit moves with the norms of each ask."""
+    found = plan_of(stays_in_rho, statement)
+    whole = exact_answers(stays_in_rho, found)
+    for _ in neighbours(stays_in_rho, [1, 9, 17]):
+        for (ask, before), (_, after) in zip(whole, exact_answers(stays_in_rho, found), strict=True):
+            norms, moved = norms_of(ask), np.abs(before - after)
+            assert norms is not None
+            assert moved.sum() <= norms[0]
+            assert (moved * moved).sum() <= norms[1]
+            assert moved.max() <= norms[2]
 
 
 @pytest.mark.parametrize(

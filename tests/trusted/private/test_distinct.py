@@ -53,7 +53,8 @@ def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit
     for query in (BY_CELL, ALL):
         moved = present(others + unit, query) - present(others, query)
         assert np.abs(moved).sum() <= query.bound(len(unit))
-        assert (moved**2).sum() <= query.bound(len(unit)) ** 2
+        assert np.abs(moved).max() <= query.cell_bound(len(unit))
+        assert (moved**2).sum() <= query.bound(len(unit)) * query.cell_bound(len(unit))
 
 
 def test_the_bound_is_reached() -> None:
@@ -68,7 +69,8 @@ def test_prices_of_values_present() -> None:
     """By hand: min(rows, values x cells) for each set by itself, whichever is smaller, in both kinds of noise."""
     laplace, gaussian = Noise(NoiseKind.LAPLACE, Fraction(2)), Noise(NoiseKind.GAUSSIAN, Fraction(4))
     assert price_of(ALL, laplace, 5).epsilon == Fraction(2, 2)
-    assert price_of(ALL, gaussian, 5).rho == Fraction(4, 8)
+    assert price_of(ALL, gaussian, 5).rho == Fraction(2 * 2, 8)
+    assert price_of(BY_CELL, gaussian, 5).rho == Fraction(5 * 2, 8)
     assert price_of(ALL, laplace, 1).epsilon == Fraction(1, 2)
     assert price_of(BY_CELL, laplace, 5).epsilon == Fraction(5, 2)
     assert price_of(BY_CELL, laplace, 7).epsilon == Fraction(6, 2)

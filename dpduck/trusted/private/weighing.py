@@ -1,0 +1,134 @@
+"""Weighs units by what their rows add: a unit whose counts are large counts for a part of itself.
+
+Let y be the integers that one unit adds to all cells of an aggregate, after MAX ROWS, conditions and domains. Let N be
+the aggregate's norm, a public whole number, and F = FULL. The unit has the weight
+
+    w(y) = some whole number from 0 to F with w^2 |y|^2 <= F^2 N, and F where |y|^2 <= N.
+
+Theorem. Two inputs that differ by all rows of one unit have tables that differ by d = w(y) y, with |d|^2 <= F^2 N.
+Proof. w is a function of the unit's own integers, so every other unit has the same weight in both inputs, and adds the
+same. The unit itself adds w(y) y. Its squared norm is w^2 |y|^2, which the rule bounds for every y.
+
+So Gaussian noise of parameter sigma^2 costs F^2 N / (2 sigma^2) of rho, whatever the most rows of a unit are. Answers
+are in parts of 1/F.
+
+How the rule is kept. All is computed in whole numbers: a sum of doubles depends on the order of its parts, which other
+units decide. With g = `shift(N)` public, |y| of a cell is divided by 2^g and rounded up, and N by 4^g and rounded down:
+from sum(ceil(|y| / 2^g)^2) = s follows |y|^2 <= 4^g s. A first w comes from a root in doubles of s, and is one less
+where w^2 s is above F^2 floor(N / 4^g). Each number that is squared is cut at `ceiling(N)`: one that is there makes s
+so large that w is 0, as it would without the cut. So s stays below 2^63 for each cell, and no sum overflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+
+from dpduck.trusted.private.contribution_sql import value
+from dpduck.trusted.private.contributions import FULL, UNIT, Contribution
+
+BITS = 40
+"""Of a norm after the shift: enough that rounding changes no weight by much."""
+
+
+def shift(norm: int) -> int:
+    """Returns g, by which numbers are shortened before they are squared.
+
+    >>> shift(900), shift(1 << 41)
+    (0, 1)
+    """
+    return max(0, (norm.bit_length() - BITS + 1) // 2)
+
+
+def ceiling(norm: int) -> int:
+    """Returns where a number is cut, in units of 2^g: its square alone is above F^2 N."""
+    return isqrt(FULL * FULL * _short(norm)) + 1
+
+
+def _short(norm: int) -> int:
+    return norm >> 2 * shift(norm)
+
+
+def weighed_sql(units_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str]) -> str:
+    """Returns sums by cell, of units that are weighed.
+
+    units_sql: a row for each unit and cell, with the columns of contribution_sql.by_unit. totals: of
+    contribution_sql.by_cell, over columns that have been multiplied by weights.
+    """
+    numbered = list(enumerate(aggregates))
+    squares = ", ".join(f"sum({_square(one, number)}) AS {_sum(number)}" for number, one in numbered)
+    roots = ", ".join(f"{_sum(number)}, {_root(one, number)} AS {_weight(number)}" for number, one in numbered)
+    weights = ", ".join(f"{_corrected(one, number)} AS {_weight(number)}" for number, one in numbered)
+    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _counted(aggregates))]
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    return (
+        f"WITH dpduck_cells AS MATERIALIZED ({units_sql}), dpduck_weights AS (SELECT {UNIT}, {weights} FROM "
+        f"(SELECT {UNIT}, {roots} FROM (SELECT {UNIT}, {squares} FROM dpduck_cells GROUP BY {UNIT}))) "
+        f"SELECT {', '.join([*cells, *totals])} FROM (SELECT {', '.join(columns)} FROM dpduck_cells "
+        f"JOIN dpduck_weights USING ({UNIT})){grouping}"
+    )
+
+
+def _sum(number: int) -> str:
+    return f"dpduck_squares_{number}"
+
+
+def _weight(number: int) -> str:
+    return f"dpduck_weight_{number}"
+
+
+def _counted(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
+    """Returns the columns that are multiplied by weights, with their aggregates."""
+    found = []
+    for number, aggregate in enumerate(aggregates):
+        names = [f"dpduck_rows_{number}"]
+        if aggregate.form != "count":
+            names += [f"dpduck_valued_{number}", f"dpduck_sum_{number}"]
+        found += [(number, name) for name in names]
+    return found
+
+
+def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> list[str]:
+    """Returns the columns of a unit in a cell, those of bounds by group under the names of all others."""
+    columns, given = [], iter(by_unit)
+    for number, aggregate in enumerate(aggregates):
+        if not aggregate.per_group:
+            columns += [next(given) for _ in range(1 if aggregate.form == "count" else 3)]
+            continue
+        steps = next(given).removesuffix(f" AS {value(number)}")
+        columns += [
+            f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_rows_{number}",
+            f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_valued_{number}",
+            f"({steps}) AS dpduck_sum_{number}",
+        ]
+    return columns
+
+
+def _square(aggregate: Contribution, number: int) -> str:
+    """Returns the square of what a unit adds to a cell, rounded up in units of 2^g."""
+    if aggregate.form == "count":
+        added = f"CAST(dpduck_rows_{number} AS HUGEINT)"
+    else:
+        low, step = int(aggregate.low / aggregate.unit), int(aggregate.step / aggregate.unit)
+        added = (
+            f"abs(CAST(dpduck_valued_{number} AS HUGEINT) * {low} "
+            f"+ CAST(ifnull(dpduck_sum_{number}, 0) AS HUGEINT) * {step})"
+        )
+    places = shift(aggregate.norm)
+    if places:
+        added = f"({added} + {(1 << places) - 1}) // {1 << places}"
+    cut = f"least({added}, {ceiling(aggregate.norm)})"
+    return f"{cut} * {cut}"
+
+
+def _root(aggregate: Contribution, number: int) -> str:
+    """Returns the weight up to the rounding of doubles. Nothing here raises: the root is of a finite number."""
+    squares = f"CAST(greatest({_sum(number)}, 1) AS DOUBLE)"
+    root = f"floor({FULL} * sqrt(CAST({_short(aggregate.norm)} AS DOUBLE) / {squares}))"
+    return f"CAST(least({FULL}, {root}) AS HUGEINT)"
+
+
+def _corrected(aggregate: Contribution, number: int) -> str:
+    """Returns the weight, one less where a root in doubles was too large."""
+    weight, most = _weight(number), FULL * FULL * _short(aggregate.norm)
+    return f"{weight} - CASE WHEN {weight} * {weight} * {_sum(number)} > {most} THEN 1 ELSE 0 END"

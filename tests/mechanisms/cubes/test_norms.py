@@ -1,0 +1,177 @@
+"""max_norm_contributed: units that are weighed down to a public norm, from a statement to its answer and price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpduck
+from dpduck.trusted.private.contributions import FULL
+from tests.support.clinics import Clinic
+
+NORM, MOST, GROUPS = 4, 100, 12
+POLICY = (
+    f"CREATE PRIVACY POLICY ON trips (PRIVACY UNIT person MAX ROWS {MOST}, BUDGET (rho = 100000), "
+    f"DOMAIN month RANGE 0 TO {GROUPS} STEP 1, DOMAIN town IN ('a', 'b', 'c') WITH NULL, "
+    "DOMAIN day RANGE 0 TO 60 STEP 5, CLAMP price BETWEEN -10 AND 90 STEP 1)"
+)
+ROWS = (
+    "CREATE TABLE trips AS SELECT CASE WHEN range % 97 = 0 THEN NULL ELSE (range * range) % 151 END AS person, "
+    "CAST(range * 31 % 13 AS INTEGER) AS month, ['a', 'b', 'c', NULL, 'x'][range * 7 % 5 + 1] AS town, "
+    "CAST(range * 11 % 60 AS INTEGER) AS day, "
+    "CASE WHEN range % 17 = 0 THEN NULL ELSE range * 13 % 120 - 15 END AS price FROM range(6000)"
+)
+CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = {}, max_norm_contributed = {}{}) "
+
+
+@pytest.fixture(scope="module")
+def trips() -> Iterator[Clinic]:
+    """76 people with forty or eighty trips each, texts, NULLs, and values beyond all bounds."""
+    with dpduck.connect() as connection:
+        made = Clinic(connection)
+        made.con.execute(ROWS)
+        made.dp(POLICY)
+        yield made
+
+
+def ask(clinic: Clinic, select: str, rho: float = 100, norm: float = NORM, more: str = "") -> list[tuple[object, ...]]:
+    return clinic.dp(CLAUSE.format(rho, norm, more) + select)
+
+
+def weighed(clinic: Clinic, value: str, where: str = "TRUE", cap: float = 1.0) -> dict[object, float]:
+    """The exact answer by month, by hand: each person's vector times the largest weight that fits."""
+    rows = clinic.rows(
+        f"SELECT person, month, CAST({value} AS DOUBLE) FROM trips WHERE person IS NOT NULL AND month BETWEEN 0 AND "
+        f"{GROUPS - 1} AND ({where}) GROUP BY ALL"
+    )
+    norms: dict[object, float] = {}
+    for person, _, added in rows:
+        norms[person] = norms.get(person, 0.0) + added**2
+    found: dict[object, float] = {}
+    for person, month, added in rows:
+        weight = min(1.0, np.floor(FULL * NORM * cap / sqrt(max(norms[person], 1e-9))) / FULL)
+        found[month] = found.get(month, 0.0) + weight * added
+    return found
+
+
+CLAMPED = "sum(greatest(least(price, 90), -10))"
+ASKED = {
+    "rows": ("count(*)", "count(*)", "TRUE", 1.0),
+    "rows with a filter": ("count(*) FILTER (WHERE day % 2 = 0)", "count(*)", "day % 2 = 0", 1.0),
+    "persons": ("count(DISTINCT person)", "1", "TRUE", 1.0),
+    "a sum of both signs": ("sum(price)", f"ifnull({CLAMPED}, 0)", "TRUE", 90.0),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_an_answer_is_that_of_weighed_people(trips: Clinic, name: str) -> None:
+    """At a large price the answer is the exact one of weighed people, within eight standard errors of the noise.
+
+    False alarms: below 1e-13 for the twelve groups of each of four cases.
+    """
+    aggregate, value, where, cap = ASKED[name]
+    rows = ask(
+        trips, f"month, {aggregate} AS n, dp_stderr(n) AS e FROM trips GROUP BY month", more=f", refresh = '{name}'"
+    )
+    expected = weighed(trips, value, where, cap)
+    assert len(rows) == GROUPS
+    for month, answer, error in rows:
+        assert isinstance(answer, int | float) and isinstance(error, float)
+        assert abs(answer - expected[month]) <= 8 * error + 1e-6
+        squared = min((NORM * cap) ** 2, GROUPS) if name == "persons" else (NORM * cap) ** 2
+        assert error == pytest.approx(sqrt(squared / 200 + (1 / 12 if isinstance(answer, int) else 0)), rel=0.01)
+
+
+def test_noise_goes_by_the_norm_and_not_by_the_rows(trips: Clinic) -> None:
+    """MAX ROWS is 100, the norm 4: a count's error is a 25th."""
+    (told,) = trips.dp(CLAUSE.format(0.5, NORM, "") + "dp_stderr(count(*)) FROM trips")
+    (usual,) = trips.dp("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.5) dp_stderr(count(*)) FROM trips")
+    assert usual[0] == pytest.approx(MOST, rel=0.01)
+    assert told[0] == pytest.approx(sqrt(NORM**2 + 1 / 12), rel=0.01)
+
+
+def test_margins_of_a_cube_are_sums_of_its_cells(trips: Clinic) -> None:
+    """All cells of all keys are measured, of people with one weight, whatever else would err less."""
+    rows = ask(trips, "month, town, count(*) AS n FROM trips GROUP BY CUBE (month, town)", more=", integer = FALSE")
+    cells = [row for row in rows if row[0] is not None]
+    assert len(rows) == (GROUPS + 1) * 5 and cells
+
+
+def test_a_target_is_met_by_the_norm(trips: Clinic) -> None:
+    """target_stderr = 2 at norm 4 costs 4^2 / (2 2^2) of rho, but for the rounding of answers."""
+    options = f"target_stderr = 2, max_norm_contributed = {NORM}"
+    trips.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) month, count(*) FROM trips GROUP BY month")
+    rho = trips.value("SELECT last(rho ORDER BY id) FROM dp_ledger()")
+    assert rho == pytest.approx(NORM**2 / 8, rel=0.05)
+
+
+def test_a_statement_with_a_norm_is_another_one(trips: Clinic) -> None:
+    """Another norm is another release; the same one is free."""
+    select, before = "town, count(*) FROM trips GROUP BY town", trips.charges()
+    first = ask(trips, select, rho=0.25)
+    assert ask(trips, select, rho=0.25) == first and trips.charges() == before + 1
+    ask(trips, select, rho=0.25, norm=5)
+    trips.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.25) {select}")
+    assert trips.charges() == before + 3
+
+
+def test_known_answers_leave_weighed_people_out(trips: Clinic) -> None:
+    """Two releases with different weights are about different rows, so that nothing combines them."""
+    ask(trips, "day, count(*) FROM trips GROUP BY day", rho=0.75)
+    with pytest.raises(duckdb.Error, match="no release that you may read determines"):
+        trips.rows("FROM dp_known('SELECT day, count(*) AS n FROM trips GROUP BY day')")
+
+
+REFUSED = {
+    "(epsilon = 1, max_norm_contributed = 4)": "a price with a delta or in rho",
+    "(rho = 1, max_norm_contributed = 101)": "at most 100",
+    "(rho = 1, max_norm_contributed = 0.5)": "max_norm_contributed = 30",
+    "(rho = 1, max_norm_contributed = 4, strategy = 'R')": "strategy = 'identity' or none",
+    "(rho = 1, max_norm_contributed = 4, nonnegative = TRUE)": "greatest(n, 0)",
+    "(rho = 1, max_norm_contributed = 4, reuse = TRUE)": "the statement without them",
+    "(rho = 1, max_norm_contributed = 4, summary = 'filter')": "max_norm_contributed is not of a summary",
+}
+
+
+@pytest.mark.parametrize("options", REFUSED)
+def test_what_a_norm_does_not_go_with(trips: Clinic, options: str) -> None:
+    """Each refusal says what is accepted, before anything is charged."""
+    before = trips.charges()
+    said = trips.refused(
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {options} month, count(*) FROM trips GROUP BY month"
+    )
+    assert REFUSED[options] in said and "accepted: " in said
+    assert trips.charges() == before
+
+
+@pytest.mark.parametrize("select", ["avg(price)", "median(price)", "var_pop(price)", "count(DISTINCT town)"])
+def test_other_aggregates_are_refused(trips: Clinic, select: str) -> None:
+    """Averages, quantiles, variances and values present are measured in another way."""
+    said = trips.refused(CLAUSE.format(1, NORM, "") + f"month, {select} FROM trips GROUP BY month")
+    assert "max_norm_contributed is of counts and sums alone" in said
+
+
+def test_keys_that_join_values_are_refused(trips: Clinic) -> None:
+    """A norm is of the cells that are counted: a key that puts two of them into one would have more."""
+    said = trips.refused(CLAUSE.format(1, NORM, "") + "month >= 6 AS late, count(*) FROM trips GROUP BY late")
+    assert "a key of this statement puts several values into one" in said
+
+
+def test_prepared_rows_have_the_same_weights(trips: Clinic) -> None:
+    """Exact answers of prepared tables are those of live ones, at a price where noise is rounded away.
+
+    The noise has a standard error of 0.3 at most: two whole answers differ by more than 4 with a chance below 1e-15.
+    """
+    select = "month, town, count(*) AS n FROM trips WHERE day < 30 GROUP BY month, town"
+    live = {row[:2]: row[2] for row in ask(trips, select, more=", refresh = 'live'")}
+    trips.dp("ALTER PRIVACY POLICY ON trips PREPARE")
+    prepared = {row[:2]: row[2] for row in ask(trips, select, more=", refresh = 'prepared'")}
+    assert live.keys() == prepared.keys()
+    for cell, answer in live.items():
+        other = prepared[cell]
+        assert isinstance(answer, int) and isinstance(other, int)
+        assert abs(answer - other) <= 5

@@ -1,0 +1,162 @@
+"""Units that are weighed: the largest weight that fits, of each unit's own rows alone, whatever the rows hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import isqrt
+
+import duckdb
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpduck.trusted.private.contribution_sql import tables_from
+from dpduck.trusted.private.contributions import FULL, Contribution
+from dpduck.trusted.private.counting_stage import stage_sql
+from dpduck.trusted.private.weighing import ceiling, shift
+from dpduck.values.errors import InternalError
+
+CELLS, ROWS = 40, 60
+Row = tuple[int, int, int | None]
+"""A unit, a cell, and a number of steps."""
+
+
+def aggregates(norm: int) -> dict[str, Contribution]:
+    """A count, a sum of both signs, and persons, with one norm in rows at their bound."""
+    return {
+        "count": Contribution("", norm=norm),
+        "sum": Contribution("", "sum", "v", Fraction(-60), Fraction(600), 660, norm=norm * 600**2),
+        "persons": Contribution("", "sum", per_group="sum", norm=norm),
+    }
+
+
+def tables_of(rows: Sequence[Row], one: Contribution, *, most: int = ROWS, threads: int = 2) -> NDArray[np.int64]:
+    """The exact table of an aggregate over rows, by cell, as the stage computes it."""
+    with duckdb.connect(config={"threads": threads}) as connection:
+        connection.execute(
+            "CREATE TABLE r (dpduck_unit BIGINT, dpduck_cell_0 BIGINT, dpduck_value_0 BIGINT, dpduck_order UBIGINT)"
+        )
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+        connection.execute(
+            "INSERT INTO r SELECT u, c, v, hash(u, c, v) "
+            "FROM (SELECT unnest($1) AS u, unnest($2) AS c, unnest($3) AS v)",
+            columns,
+        )
+        sql = stage_sql("SELECT * FROM r", {"dpduck_cell_0": CELLS}, [one], most)
+        cells, *found = connection.execute(sql).fetchnumpy().values()
+    table = np.zeros(CELLS, np.int64)
+    table[np.asarray(cells, np.int64)] = tables_from([one], found)[0]
+    return table
+
+
+def added(rows: Sequence[Row], one: Contribution) -> dict[int, int]:
+    """What one unit's rows add to each cell when it is counted whole, by hand."""
+    found: dict[int, int] = {}
+    for _, cell, value in rows:
+        number = 1
+        if one.value_sql:
+            number = 0 if value is None else int(one.low / one.unit) + value * int(one.step / one.unit)
+        found[cell] = 1 if one.per_group else found.get(cell, 0) + number
+    return found
+
+
+def largest_weight(squares: int, norm: int) -> int:
+    """The largest whole w up to FULL with w^2 squares <= FULL^2 norm."""
+    return FULL if squares <= norm else min(FULL, isqrt(FULL * FULL * norm // squares))
+
+
+def units_of(seed: int, units: int) -> list[Row]:
+    """Units with one to sixty rows, in few cells or many."""
+    drawn, rows = np.random.default_rng(seed), list[Row]()
+    for unit in range(units):
+        cells = int(drawn.choice([1, 2, CELLS]))
+        for _ in range(int(drawn.integers(1, ROWS + 1))):
+            value = None if drawn.random() < 0.1 else int(drawn.integers(0, 661))
+            rows.append((unit, int(drawn.integers(0, cells)), value))
+    return rows
+
+
+@pytest.mark.parametrize("name", ["count", "sum", "persons"])
+@pytest.mark.parametrize("norm", [1, 9, 900])
+def test_a_unit_has_the_largest_weight_that_fits(name: str, norm: int) -> None:
+    """Each unit alone, compared with whole numbers of Python."""
+    one = aggregates(norm)[name]
+    rows = units_of(norm, 12)
+    for unit in range(12):
+        own = [row for row in rows if row[0] == unit]
+        whole = added(own, one)
+        weight = largest_weight(sum(number * number for number in whole.values()), one.norm)
+        expected = np.zeros(CELLS, np.int64)
+        for cell, number in whole.items():
+            expected[cell] = weight * number
+        assert tables_of(own, one).tolist() == expected.tolist()
+        assert int((expected * expected).sum()) <= FULL * FULL * one.norm
+
+
+@pytest.mark.parametrize("name", ["count", "sum", "persons"])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_no_unit_changes_the_weight_of_another(name: str, threads: int) -> None:
+    """The table is the sum of the tables of each unit alone, in any order of rows and with any number of threads."""
+    one, rows = aggregates(25)[name], units_of(7, 40)
+    alone = sum(tables_of([row for row in rows if row[0] == unit], one) for unit in range(40))
+    order = np.random.default_rng(threads).permutation(len(rows))
+    together = tables_of([rows[place] for place in order], one, threads=threads)
+    assert isinstance(alone, np.ndarray)
+    assert together.tolist() == alone.tolist()
+
+
+def test_squares_beyond_doubles_are_whole_numbers() -> None:
+    """At squares of 2^52 and more a root in doubles may be one too large: the weight still fits."""
+    for root in (67_108_863, 67_108_864, 67_108_865, 94_906_266):
+        one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=root * root - 1)
+        found = int(tables_of([(1, 0, root)], one)[0])
+        weight = found // root
+        assert found == weight * root
+        assert weight * weight * root * root <= FULL * FULL * one.norm
+        assert FULL - 2 <= weight <= FULL - 1
+
+
+@pytest.mark.parametrize("norm", [1, 10**12, 10**20, 10**26])
+def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
+    """Sixty rows at the largest bound, beside a norm that is small or large: a weight, and no error."""
+    one = Contribution("", "sum", "v", Fraction(-(1 << 40)), Fraction(1 << 40), 1 << 40, norm=norm)
+    rows: list[Row] = [(1, cell % CELLS, (1 << 40) * (cell % 2)) for cell in range(ROWS)]
+    table = [int(number) for number in tables_of(rows, one)]
+    assert sum(number * number for number in table) <= FULL * FULL * norm
+
+
+def test_rounding_takes_little_away() -> None:
+    """Numbers that are shortened before they are squared: a unit within its norm by a thousandth keeps its weight."""
+    norm = 10**24
+    assert shift(norm) > 0
+    one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=norm)
+    root = isqrt(norm) * 999 // 1000
+    assert tables_of([(1, 0, root)], one)[0] == FULL * root
+    assert ceiling(norm) ** 2 > FULL * FULL * (norm >> 2 * shift(norm))
+
+
+def test_the_norm_is_of_the_rows_that_are_kept() -> None:
+    """MAX ROWS comes first: of sixty rows in one cell four are kept, which a norm of sixteen holds whole."""
+    rows: list[Row] = [(1, 3, None)] * ROWS
+    assert tables_of(rows, Contribution("", norm=16), most=4)[3] == 4 * FULL
+    assert tables_of(rows, Contribution("", norm=16), most=ROWS)[3] == ROWS * (FULL * 4 // ROWS)
+
+
+@pytest.mark.parametrize("name", ["count", "sum", "persons"])
+@pytest.mark.parametrize("norm", [1, 9, 900])
+def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
+    """What a unit adds is within all three bounds that its price goes by."""
+    one, rows = aggregates(norm)[name], units_of(norm + 1, 12)
+    for unit in range(12):
+        table = np.abs(tables_of([row for row in rows if row[0] == unit], one))
+        assert table.sum() <= one.unit_bound(ROWS, CELLS)
+        assert table.max() <= one.unit_bound(ROWS, 1)
+        assert (table * table).sum() <= one.squared_bound(ROWS, CELLS)
+
+
+def test_weights_of_some_counts_are_a_defect() -> None:
+    """Aggregates of one scan are weighed all, or none; rows that are units have no weight."""
+    for wrong, most in (([Contribution("", norm=4), Contribution("")], 3), ([Contribution("", norm=4)], None)):
+        with pytest.raises(InternalError, match="weights"):
+            stage_sql("SELECT 1", {"dpduck_cell_0": 2}, wrong, most)
