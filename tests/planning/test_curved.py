@@ -10,7 +10,16 @@ import pytest
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.ranges.buckets import Buckets, buckets_for, tree_workload
 from dpduck.planning.ranges.sets import plan_range_sets
-from dpduck.planning.recovery.curved import LEVELS, Curved, average, deviation_of, rescaled, variance_of
+from dpduck.planning.recovery.curved import (
+    LEVELS,
+    Curved,
+    Noisy,
+    average,
+    average_about,
+    deviation_of,
+    rescaled,
+    variance_of,
+)
 from dpduck.planning.recovery.quantiles import quantile
 from dpduck.planning.recovery.recover import recover_sets
 from dpduck.trusted.noise.law import NoiseKind
@@ -134,6 +143,39 @@ def test_errors_and_biases_are_as_stated(kind: NoiseKind) -> None:
         deviation = found.estimates.std()
         assert np.median(found.stderrs) == pytest.approx(deviation, rel=0.1)
         assert abs(found.estimates.mean() - exact) < 0.2 * deviation
+
+
+def about(scales: tuple[float, float], values: FloatArray, centre: float, times: float = 1.0) -> Curved:
+    """20,000 averages about a centre, of counts and sums with Gaussian noise of their own; times: stated variances."""
+    generator = np.random.default_rng(2)
+    counts = len(values) + noise_of(generator, NoiseKind.GAUSSIAN, scales[0], (RUNS,))
+    sums = (values - centre).sum() + noise_of(generator, NoiseKind.GAUSSIAN, 100 * scales[1], (RUNS,)) / 100
+    rows, distances = (
+        Noisy(answers, np.full(RUNS, scale * times**0.5), step)
+        for answers, scale, step in ((counts, scales[0], 1.0), (sums, scales[1], 0.01))
+    )
+    return average_about(centre, (0.0, 1.0), rows, distances, NoiseKind.GAUSSIAN)
+
+
+@pytest.mark.parametrize("centre", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize(("rows", "scales"), [(5000, (4.0, 40.0)), (400, (20.0, 3.0)), (60, (3.0, 1.0))])
+def test_intervals_of_averages_about_a_centre_cover(rows: int, scales: tuple[float, float], centre: float) -> None:
+    """The same of averages from a count and a sum with noises of different sizes; the draws are fixed."""
+    values = skewed(np.random.default_rng(1), rows)
+    found = about(scales, values, centre)
+    assert 0.94 <= coverage(found, values.mean()) <= 0.995
+    answered = ~np.isnan(found.estimates)
+    assert np.median(found.stderrs[answered]) == pytest.approx(found.estimates[answered].std(), rel=0.1)
+    assert coverage(about(scales, values, centre, 4 / 9), values.mean()) < 0.94
+
+
+def test_an_average_about_a_centre_of_hardly_any_rows_says_so() -> None:
+    """Where noise hides the number of rows, intervals still cover, and NULL stands for nothing to average."""
+    values = skewed(np.random.default_rng(1), 6)
+    found = about((10.0, 5.0), values, 0.5)
+    assert coverage(found, values.mean()) >= 0.94
+    assert np.isnan(found.estimates).mean() > 0.1
+    assert found.highs[USUAL][np.isnan(found.estimates)].min() == 1
 
 
 def test_narrower_intervals_are_noticed() -> None:

@@ -63,6 +63,10 @@ TABLE = (
     Option("quantile_intervals", "flag", "FALSE: chosen quantiles have all of the price, and no intervals"),
     Option("max_norm_contributed", "number", "units count less whose counts have a larger L2 norm", Fraction(1),
            Fraction(10**9), accepted="max_norm_contributed = 30: rows, up to MAX ROWS"),
+    Option("max_sum_norm_contributed", "numbers", "the same of sums", most=Fraction(10**15), what="a norm",
+           accepted="max_sum_norm_contributed = (1000, 50): one number for each summed column, in its units"),
+    Option("centers", "numbers", "what averages are measured about", -Fraction(10**15), Fraction(10**15),
+           what="a center", accepted="centers = (10, 0): one number for each summed column, between its bounds"),
     Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
     Option("reuse", "flag", "combined with all that is known of the same rows"),
     Option("ahead", "number", "how many times its price a target with reuse may pay, for later statements", Fraction(1),
@@ -73,7 +77,7 @@ TABLE = (
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles", "quantile_intervals", "form", "reuse", "ahead",
-    "max_norm_contributed",
+    "max_norm_contributed", "max_sum_norm_contributed", "centers",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -144,6 +148,8 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             quantiles=given.choice("quantiles"),
             quantile_intervals="quantile_intervals" not in given or given.flag("quantile_intervals"),
             norm=given.number("max_norm_contributed"),
+            sum_norms=given.numbers("max_sum_norm_contributed"),
+            centers=given.numbers("centers"),
         ),
         target,
         selection,
@@ -197,6 +203,9 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
     """Refuses a bound on the norm of a unit's counts where nothing is measured cell by cell with Gaussian noise."""
     norm, treatment, price = options.treatment.norm, options.treatment, request.price
     if norm is None:
+        if treatment.sum_norms or treatment.centers:
+            what = "max_sum_norm_contributed and centers go with a norm of rows"
+            raise refusal(place, what, "max_norm_contributed = 30 beside them")
         return
     if request.rows.unit_sql is None or norm > request.rows.max_rows:
         raise refusal(place, "max_norm_contributed is above the rows of a unit", f"at most {request.rows.max_rows}")

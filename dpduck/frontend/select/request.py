@@ -49,6 +49,7 @@ _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority"
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
     "aggregate_weights", "quantiles", "quantile_intervals", "max_norm_contributed",
+    "max_sum_norm_contributed", "centers",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {
@@ -249,6 +250,8 @@ class Treatment:
         where it is false.
     norm: the most that a unit's counts may have as their L2 norm, in rows at their bound; a unit above it is weighed
         down. None for no such bound; it is then no part of the digest.
+    sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
+        no part of the digest where there are none.
     """
 
     strategy: str = "auto"
@@ -264,6 +267,8 @@ class Treatment:
     quantile_intervals: bool = True
     evenly: bool = False
     norm: Fraction | None = None
+    sum_norms: tuple[Fraction, ...] = ()
+    centers: tuple[Fraction, ...] = ()
 
     @property
     def moves(self) -> bool:
@@ -403,6 +408,8 @@ class Request:
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
             "norm": treatment.norm is None,
+            "sum_norms": not treatment.sum_norms,
+            "centers": not treatment.centers,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal

@@ -64,13 +64,16 @@ class Option:
         what, whole = self.what or self.name, "a whole number " if self.kind == "whole" else ""
         above = "above 0" if self.least == 0 else f"from {float(self.least):g}"
         wanted = self.accepted or f"{self.name}{' = ' if whole else ' '}{whole}{above} to {float(self.most):.6g}"
-        if not isinstance(node, exp.Literal) or node.is_string:
-            raise refusal(node, f"{what} is not {(whole or 'a positive number').strip()}", wanted)
+        signed = self.least < 0
+        digits = node.this if signed and isinstance(node, exp.Neg) else node
+        if not isinstance(digits, exp.Literal) or digits.is_string:
+            kind = (whole or "a number" if signed else whole or "a positive number").strip()
+            raise refusal(node, f"{what} is not {kind}", wanted)
         try:
-            value = exact_number(node.name)
+            value = exact_number(digits.name) * (1 if digits is node else -1)
         except (ValueError, ZeroDivisionError):
             raise refusal(node, f"{what} is not a plain number of at most 40 digits", wanted) from None
-        if not self.least <= value <= self.most or value == 0 or (whole and value.denominator != 1):
+        if not self.least <= value <= self.most or (value == 0 and not signed) or (whole and value.denominator != 1):
             raise refusal(node, f"{what} is out of range", wanted)
         return value
 

@@ -156,7 +156,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
 
 
-MOST_OPTIONS = 26
+MOST_OPTIONS = 24
 """Options that a refusal lists."""
 
 

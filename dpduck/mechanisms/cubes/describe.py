@@ -31,7 +31,7 @@ from dpduck.mechanisms.cubes.plan import (
     tree_buckets,
     with_rivals,
 )
-from dpduck.mechanisms.cubes.recover import cell_variances, curved
+from dpduck.mechanisms.cubes.recover import cell_variances, curved, of_centre
 from dpduck.mechanisms.prices import AggregateError, by_rows
 from dpduck.mechanisms.unit_counts import bounded_counts
 from dpduck.planning.choose import spelled_out
@@ -39,6 +39,7 @@ from dpduck.planning.plan import Plan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.recovery.quantiles import bounds_of, rank_deviations
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.contributions import FULL
 from dpduck.trusted.private.counting import job_sql
 from dpduck.trusted.private.door import charged
 from dpduck.values.arrays import FloatArray
@@ -86,32 +87,42 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
     if use.weights:
         size = float(sum(weight * weight for weight in use.weights))
         parts = [size * table for table in variances]
+        if use.also is not None:
+            others = cell_variances(found.request, found.measures[use.also.measure].plan)
+            step = float(use.also.weights[0])
+            parts = [part + step**2 * table for part, table in zip(parts, others, strict=True)]
     elif expect_rows is None:
-        most = max(_by_rows(found, one, measured, table) or inf for table in variances)
+        most = max(_by_rows(found, one, use, table) or inf for table in variances)
         return AggregateError(one.text, sum(sizes), None, None, None, rank, most if isfinite(most) else None)
     else:
         parts = [
-            np.full(size, _curved_error(found, one, measured, table, expect_rows / size) ** 2)
+            np.full(size, _curved_error(found, one, use, table, expect_rows / size) ** 2)
             for size, table in zip(sizes, variances, strict=True)
         ]
     together = np.concatenate(parts)
     typical, worst = sqrt(float(together.mean())), sqrt(float(together.max()))
     if use.weights or sum(sizes) == 1:
         return AggregateError(one.text, sum(sizes), rows, typical, worst, rank)
-    times = _by_rows(found, one, measured, max(variances, key=len))
+    times = _by_rows(found, one, use, max(variances, key=len))
     return AggregateError(one.text, sum(sizes), rows, typical, None, rank, times)
 
 
-def _curved_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:
+def _curved_error(found: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
     """Returns the standard error of an average, a variance or a quantile of so many rows, at most what is possible."""
-    measure, operand = measured.measure, one.operand
+    measured, operand = found.measures[use.measure], one.operand
+    measure = measured.measure
     if operand is None:
         return 0.0
     if one.is_quantile:
         return _quantile_error(found, one, measured, table, rows)
-    whole = float(measure.steps**measure.degree)
-    answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
-    answer = curved(found, one, measured, answers, np.array([table.max()]))
+    if use.also is not None:
+        others = cell_variances(found.request, found.measures[use.also.measure].plan)
+        second = np.array([max(float(one.max()) for one in others)])
+        answer = of_centre(found, one, use, np.array([rows * FULL]), np.zeros(1), np.array([table.max()]), second)
+    else:
+        whole = float(measure.steps**measure.degree)
+        answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
+        answer = curved(found, one, measured, answers, np.array([table.max()]))
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     told = float(answer.stderrs[0])
     return min(told, possible) if isfinite(told) else possible
@@ -144,9 +155,9 @@ def _quantile_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, tabl
     return max(min(hypot(inward, rank / rows * width), width), least)
 
 
-def _by_rows(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray) -> float | None:
+def _by_rows(found: CubePlan, one: Aggregate, use: Use, table: FloatArray) -> float | None:
     """Returns the standard error of a cell times its rows, where that is one figure for every cell of enough rows."""
-    some, more = (rows * _curved_error(found, one, measured, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
+    some, more = (rows * _curved_error(found, one, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
     return more if abs(more - some) <= ONE_FIGURE * more else None
 
 

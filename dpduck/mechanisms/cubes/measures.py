@@ -29,7 +29,7 @@ from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Que
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import FULL, Contribution
+from dpduck.trusted.private.contributions import Contribution
 from dpduck.values.errors import Refusal
 
 MOST_ENTRIES = 200_000
@@ -87,7 +87,7 @@ def matrix_of(question: Question) -> NDArray[np.int64]:
 SHARES = 1 << 24
 """Parts of the price are multiples of one over this."""
 
-Unit = tuple[int, Callable[["Measure"], int], Fraction | None]
+Unit = tuple[int, Callable[["Measure"], int]]
 
 MOST_CHOICES = 4
 """Up to so many operands are tried in every way; of more, sums are measured alone unless something needs counts."""
@@ -106,8 +106,9 @@ class Measure:
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction) or 'distinct' (values present).
-    share: its part of the statement's price. norm: of a unit's counts in rows, each at its bound; a unit above it is
-        weighed down, and all is measured in parts of 1/FULL. None where each unit is counted whole.
+    share: its part of the statement's price. norm: of a unit's counts in rows, or of its sums in the column's own
+        units; a unit above it is weighed down, and all is measured in parts of 1/FULL. None for no such bound.
+    centre: what is taken off each value of a sum.
     """
 
     form: str
@@ -119,11 +120,17 @@ class Measure:
     share: Fraction = Fraction(1)
     fraction: Fraction | None = None
     norm: Fraction | None = None
+    centre: Fraction = Fraction(0)
+
+    @property
+    def operand_step(self) -> Fraction:
+        """Returns the worth of one integer of a sum; 1 of a count."""
+        return self.operand.step if self.form == "sum" and self.operand is not None else Fraction(1)
 
     @property
     def squared_norm(self) -> int:
         """Returns the most that squares of what a unit adds may add up to; 0 for no such bound."""
-        return 0 if self.norm is None else max(1, floor((self.norm * self.bound) ** 2))
+        return 0 if self.norm is None else max(1, floor((self.norm / self.operand_step) ** 2))
 
     @property
     def added(self) -> bool:
@@ -142,7 +149,9 @@ class Measure:
     def bound(self) -> int:
         """Returns the most that one row, or one unit in one group, adds to its tables together."""
         if self.form == "sum" and self.operand is not None:
-            return int(max(abs(self.operand.low), abs(self.operand.high)) / self.operand.step)
+            return int(
+                max(abs(self.operand.low - self.centre), abs(self.operand.high - self.centre)) / self.operand.step
+            )
         return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
@@ -167,10 +176,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Use:
-    """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none."""
+    """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none.
+
+    also: what it takes from another one; of an average, the sum beside the count.
+    """
 
     measure: int
     weights: tuple[Fraction, ...] = ()
+    also: Use | None = None
 
 
 @dataclass(frozen=True)
@@ -186,15 +199,15 @@ def choose_measures(
     weights: Sequence[Fraction],
     noise: NoiseKind,
     rule: QuantileRule = TREES,
-    unit: Unit = (1, lambda measure: 1, None),
+    unit: Unit = (1, lambda measure: 1),
 ) -> Measures:
     """Returns the measures with the least predicted error, and their shares of the price.
 
     A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
     weights: one for each aggregate, or none for equal weights.
     rule: says which quantiles are chosen, and which come from a tree.
-    unit: the most rows of a unit, the cells that they may fall into, and the norm that it is weighed down to. Measures
-    are chosen as if it had one row, so that a stored release is read as it was made; shares go by what it moves.
+    unit: the most rows of a unit, and the cells that they may fall into. Measures are chosen as if it had one row, so
+    that a stored release is read as it was made; shares go by what it moves.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
@@ -215,25 +228,10 @@ def choose_measures(
 
 def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
     """Returns the square of what a unit moves, in the norm of the noise, over that of as many rows in one cell."""
-    rows, cells_of, norm = unit
-    cells, whole = cells_of(measure), (rows * measure.bound) ** 2
-    if norm is not None and measure.form in ("count", "sum"):
-        return contribution_of(replace(measure, norm=norm)).squared_bound(rows, cells) / (FULL * FULL * whole)
-    moved = measure.unit_bound(rows, cells)
+    rows, cells_of = unit
+    whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
     return moved * (min(moved, measure.unit_bound(rows, 1)) if by_cell else moved) / whole
-
-
-def weighed(found: Measures, norm: Fraction) -> Measures:
-    """Returns measures of units that are weighed down to a norm. Answers are in parts of 1/FULL then."""
-    if not all(one.form in ("count", "sum") for one in found.measures):
-        raise Refusal(
-            "max_norm_contributed is of counts and sums alone",
-            accepted="count(*), count(x), sum(x), count(DISTINCT unit); other aggregates in a statement of their own",
-        )
-    measures = tuple(replace(one, norm=norm) for one in found.measures)
-    uses = tuple(replace(use, weights=tuple(weight / FULL for weight in use.weights)) for use in found.uses)
-    return Measures(measures, uses)
 
 
 def _is_row_count(aggregate: Aggregate) -> bool:
@@ -296,7 +294,7 @@ def _built(
         elif block is not None:
             number = block
         else:
-            measure = _own(one, chosen=one in picked)
+            measure = own_measure(one, chosen=one in picked)
             if measure not in measures:
                 measures.append(measure)
             number = measures.index(measure)
@@ -317,7 +315,7 @@ def _block(one: Aggregate, blocks: Mapping[tuple[str, Operand | None, int], int]
     return next((number for number in found if number is not None), None)
 
 
-def _own(one: Aggregate, chosen: bool) -> Measure:
+def own_measure(one: Aggregate, chosen: bool) -> Measure:
     """Returns the measure that serves this aggregate alone, or others like it."""
     if chosen:
         return Measure(CHOICE, one.condition, one.operand, fraction=one.fraction)
@@ -410,4 +408,6 @@ def contribution_of(measure: Measure) -> Contribution:
         measure.rest,
         operand.per_group,
         norm=measure.squared_norm,
+        centre=measure.centre,
+        shared=measure.form == "valued",
     )

@@ -13,16 +13,9 @@ import numpy as np
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.frontend.select.request import CHOICE, TREE, Question, Request, Target, Treatment
-from dpduck.mechanisms.cubes.measures import (
-    Measure,
-    Measures,
-    Use,
-    choose_measures,
-    contribution_of,
-    matrix_of,
-    weighed,
-)
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures, contribution_of, matrix_of
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
+from dpduck.mechanisms.cubes.weighed import weighed_measures
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.budgets import FINE, price_for, raised
@@ -171,10 +164,10 @@ def measures_of(question: Question, noise: NoiseKind, rows: int = 1) -> Measures
     """
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
-    treatment, rule = question.treatment, rule_of(question)
-    unit = (rows, partial(_cells_of, question), treatment.norm)
-    found = choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule, unit)
-    return found if treatment.norm is None else weighed(found, treatment.norm)
+    treatment, unit = question.treatment, (rows, partial(_cells_of, question))
+    if treatment.norm is not None:
+        return weighed_measures(question.aggregates, treatment)
+    return choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule_of(question), unit)
 
 
 def rule_of(question: Question) -> QuantileRule:

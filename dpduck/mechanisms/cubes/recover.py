@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import lcm, prod
@@ -19,8 +19,10 @@ from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.recovery.curved import (
     FEWEST_ROWS,
     Curved,
+    Noisy,
     TableCovariances,
     average,
+    average_about,
     covariances,
     covariances_to_text,
     deviation_of,
@@ -33,6 +35,7 @@ from dpduck.planning.recovery.quantiles import chosen, in_order, quantile
 from dpduck.planning.recovery.recover import solves_program
 from dpduck.planning.variance import least_squares_variances
 from dpduck.trusted.operators import IdentityFactor
+from dpduck.trusted.private.contributions import FULL
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
@@ -65,7 +68,7 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
         if one.function == "count" and one.operand is None
     }
     answers = [
-        _answer(found, one, use, tables[use.measure], counts.get(one.condition))
+        _answer(found, one, use, tables, counts.get(one.condition))
         for one, use in zip(aggregates, found.uses, strict=True)
     ]
     return _ordered(aggregates, answers)
@@ -117,11 +120,17 @@ def _intervals(found: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
 
 
 def _answer(
-    found: CubePlan, one: Aggregate, use: Use, tables: Tables, counts: Sequence[FloatArray] | None
+    found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables], counts: Sequence[FloatArray] | None
 ) -> AnswerColumn:
-    """Returns the answer of one aggregate. counts: the number of the same rows in each grouping set, if it is shown."""
+    """Returns the answer of one aggregate. counts: the number of the same rows in each grouping set, if it is shown.
+
+    every: the tables of each measure.
+    """
+    tables = every[use.measure]
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
+    if use.also is not None:
+        return _of_two(found, one, use, every)
     if use.weights:
         estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
@@ -143,6 +152,52 @@ def _answer(
         np.concatenate([part.lows for part in parts], axis=1),
         np.concatenate([part.highs for part in parts], axis=1),
     )
+
+
+def _of_two(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
+    """Returns a sum, or an average, from the count of values and the sum of their distances from a centre."""
+    pairs = list(_pairs(found, use, every))
+    if use.weights and use.also is not None:
+        ours, other = use.weights[0], use.also.weights[0]
+        sums = [float(ours) * counts + float(other) * sums for counts, sums, *_ in pairs]
+        errors = [float(ours) ** 2 * first + float(other) ** 2 * second for *_, first, second in pairs]
+        return AnswerColumn(np.concatenate(sums), np.sqrt(np.concatenate(errors)))
+    parts = [of_centre(found, one, use, *pair) for pair in pairs]
+    return AnswerColumn(
+        np.concatenate([part.estimates for part in parts]),
+        np.concatenate([part.stderrs for part in parts]),
+        np.concatenate([part.lows for part in parts], axis=1),
+        np.concatenate([part.highs for part in parts], axis=1),
+    )
+
+
+def _pairs(found: CubePlan, use: Use, every: Sequence[Tables]) -> Iterator[tuple[FloatArray, ...]]:
+    """Yields for each grouping set the counts, the sums, and the variances of their noise."""
+    also = use.also or use
+    places = (use.measure, also.measure)
+    tables = [[table.ravel() for table in every[place][0]] for place in places]
+    variances = [cell_variances(found.request, found.measures[place].plan) for place in places]
+    yield from zip(*tables, *variances, strict=True)
+
+
+def of_centre(
+    found: CubePlan,
+    one: Aggregate,
+    use: Use,
+    counts: FloatArray,
+    sums: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+) -> Curved:
+    """Returns averages from noisy counts and noisy sums about a centre, in integers, and their noise's variances."""
+    if use.also is None or one.operand is None:
+        raise InternalError("an average of no count and no sum")
+    measure, step = found.measures[use.also.measure].measure, float(use.also.weights[0])
+    part, noise = 1 / FULL, found.measures[use.measure].plan.noise
+    found_rows = Noisy(counts * part, np.sqrt(first) * part, part)
+    found_sums = Noisy(sums * step, np.sqrt(second) * step, step)
+    bounds = float(one.operand.low), float(one.operand.high)
+    return average_about(float(measure.centre), bounds, found_rows, found_sums, noise)
 
 
 def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
@@ -225,8 +280,9 @@ def is_whole(found: CubePlan, number: int) -> bool:
 def _is_rounded(found: CubePlan, use: Use) -> bool:
     """Tells whether an answer is a count of weighed units, in parts of 1/FULL, which is shown as a whole number."""
     measure = found.measures[use.measure].measure
-    counts = measure.operand is None or not measure.operand.sql or measure.form == "count"
-    return measure.norm is not None and counts and not found.request.question.treatment.nonnegative
+    counts = measure.operand is None or not measure.operand.sql or measure.form in ("count", "valued")
+    plain = bool(use.weights) and use.also is None
+    return measure.norm is not None and counts and plain and not found.request.question.treatment.nonnegative
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:
@@ -245,9 +301,18 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
 
 def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
     """Returns the law of each grouping set's noise, for each aggregate; () where it depends on answers."""
+    return tuple(_laws_of(found, use) for use in found.uses)
+
+
+def _laws_of(found: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
+    more = ROUNDING if _is_rounded(found, use) else 0.0
+    laws = _laws(found.measures[use.measure].plan, use.weights, more)
+    if use.also is None or not use.weights:
+        return laws
+    others = _laws(found.measures[use.also.measure].plan, use.also.weights)
     return tuple(
-        _laws(found.measures[use.measure].plan, use.weights, ROUNDING if _is_rounded(found, use) else 0.0)
-        for use in found.uses
+        ErrorLaw(one.noise, None, one.variance + other.variance, max(one.step, other.step))
+        for one, other in zip(laws, others, strict=True)
     )
 
 

@@ -264,6 +264,44 @@ def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind
     return _with_nulls(found, rows >= FEWEST_ROWS, 1.0)
 
 
+@dataclass(frozen=True)
+class Noisy:
+    """Noisy numbers, a cell each. stderrs: of the noise. step: what one integer of it is worth."""
+
+    answers: FloatArray
+    stderrs: FloatArray
+    step: float
+
+
+def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums: Noisy, noise: NoiseKind) -> Curved:
+    """Returns averages from counts N and sums S of distances from a centre c, whose noises are independent.
+
+    The answer is c + S/N. Its interval has all r for which S - r N is within the margin of its own noise, of variance
+    v_S + r^2 v_N, so that it covers the average however few rows there are. It is cut at the bounds of the values.
+    """
+    low, high = (end - centre for end in bounds)
+    counts, total = rows.answers, sums.answers
+    wide, above = margins(noise, rows.stderrs, rows.step), margins(noise, sums.stderrs, sums.step)
+    square, line, fixed = counts**2 - wide**2, counts * total, total**2 - above**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.clip(total / counts, low, high)
+        root = np.sqrt(np.maximum(line**2 - square * fixed, 0))
+        lows, highs = (line - root) / square, (line + root) / square
+        stderrs = np.sqrt(sums.stderrs**2 + ratio**2 * rows.stderrs**2) / counts
+    unbounded = (square <= 0) | (counts <= 0)
+    lows, highs = (
+        np.where(unbounded, low, np.clip(lows, low, high)),
+        np.where(unbounded, high, np.clip(highs, low, high)),
+    )
+    answered = counts >= FEWEST_ROWS
+    return Curved(
+        np.where(answered, ratio + centre, np.nan),
+        np.where(answered, stderrs, np.nan),
+        np.where(answered, lows, low) + centre,
+        np.where(answered, highs, high) + centre,
+    )
+
+
 def variance_of(
     tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float = 0.0, *, sample: bool
 ) -> Curved:

@@ -4,7 +4,9 @@ A value is clamped to [low, high] and rounded to one of `steps` equal steps: k =
 and k^2, which are exact, come the tables that are measured:
 
 * `count`: 1 for every row that contributes;
-* `sum`: the value itself in integer units u, the largest number that divides both low and the step: (low + k step)/u;
+* `sum`: the value itself in integer units u, the largest number that divides both low and the step: (low + k step)/u,
+  or its distance from a public centre;
+* `valued`: 1 for every row with a value;
 * `moments` of degree d: the Bernstein basis C(d, i) k^i (K - k)^(d - i), i = 0 .. d. Its members are not negative and
   add up to K^d for every row, so that all d + 1 tables together cost no more than one. Their combinations give the
   number of rows, the sum and, for d = 2, the sum of squares. `rest`: one more table, K^d for rows without a value.
@@ -37,13 +39,14 @@ MOST_SQUARED_STEPS = 1 << 15  # squares of more would leave little room for rows
 class Contribution:
     """What every row adds; a plain Contribution(condition) counts the rows for which the condition is true.
 
-    condition: SQL, "" for every row. form: 'count', 'sum' or 'moments'.
+    condition: SQL, "" for every row. form: 'count', 'valued', 'sum' or 'moments'.
     value_sql: of a row, a DOUBLE, proven row-local and unable to raise; NULL, NaN and infinities do not contribute.
     low, high, steps: the value's public bounds and K. degree, rest: of moments.
     reach: how far from 0 the value is at most, where that is known. stepped: whether value_sql is of steps already.
     per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
     norm: the most that squares of what a unit adds to all cells may add up to; a unit above it is weighed down
         (private/weighing.py), and all is counted in parts of 1/FULL. 0 for none, so that every unit is counted whole.
+    centre: of a sum, what is taken off each value. shared: whether a unit has one weight for this and the next one.
     """
 
     condition: str
@@ -58,14 +61,20 @@ class Contribution:
     reach: Fraction | None = None
     stepped: bool = False
     norm: int = 0
+    centre: Fraction = Fraction(0)
+    shared: bool = False
 
     def __post_init__(self) -> None:
         most = MOST_SQUARED_STEPS if self.degree == 2 else MOST_STEPS
         if not (self.low < self.high and 1 <= self.steps <= most):
             raise InternalError("a contribution without bounds")
-        if self.form not in ("count", "sum", "moments") or (self.form == "moments") != (self.degree in (1, 2)):
+        if self.form not in ("count", "valued", "sum", "moments") or (self.form == "moments") != (
+            self.degree in (1, 2)
+        ):
             raise InternalError("a contribution of no known form")
-        if self.per_group and (self.rest or self.form == "count" or self.low % self.step != 0):
+        if self.centre and (self.form != "sum" or self.per_group or not self.low <= self.centre <= self.high):
+            raise InternalError("a centre of no sum over rows")
+        if self.per_group and (self.rest or self.form in ("count", "valued") or self.low % self.step != 0):
             raise InternalError("a contribution by group that does not fit its steps")
         if self.step < SMALLEST_STEP:
             raise InternalError("steps that a double cannot tell apart")
@@ -83,7 +92,7 @@ class Contribution:
     def unit(self) -> Fraction:
         """Returns the worth of one integer of the tables: 1 of counts, u of sums, 1/K^d of moments."""
         if self.form == "sum":
-            return common_divisor(self.low, self.step)
+            return common_divisor(self.low - self.centre, self.step)
         return Fraction(1, self.steps**self.degree)
 
     @property
@@ -95,7 +104,7 @@ class Contribution:
     def bound(self) -> int:
         """Returns the most that one row, or one unit in one cell, adds to all tables together."""
         if self.form == "sum":
-            return int(max(abs(self.low), abs(self.high)) / self.unit)
+            return int(max(abs(self.low - self.centre), abs(self.high - self.centre)) / self.unit)
         return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
@@ -132,8 +141,10 @@ class Contribution:
         """
         if self.form == "count":
             return [rows]
+        if self.form == "valued":
+            return [valued]
         if self.form == "sum":
-            return [valued * int(self.low / self.unit) + sums * int(self.step / self.unit)]
+            return [valued * int((self.low - self.centre) / self.unit) + sums * int(self.step / self.unit)]
         most = self.steps
         if self.degree == 1:
             found = [most * valued - sums, sums]

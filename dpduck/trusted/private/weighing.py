@@ -10,7 +10,8 @@ Proof. w is a function of the unit's own integers, so every other unit has the s
 same. The unit itself adds w(y) y. Its squared norm is w^2 |y|^2, which the rule bounds for every y.
 
 So Gaussian noise of parameter sigma^2 costs F^2 N / (2 sigma^2) of rho, whatever the most rows of a unit are. Answers
-are in parts of 1/F.
+are in parts of 1/F. Two aggregates may share a weight, the smaller of theirs: it is within both norms. Then what an
+average misses is missing in its count and in its sum.
 
 How the rule is kept. All is computed in whole numbers: a sum of doubles depends on the order of its parts, which other
 units decide. With g = `shift(N)` public, |y| of a cell is divided by 2^g and rounded up, and N by 4^g and rounded down:
@@ -58,7 +59,7 @@ def weighed_sql(units_sql: str, cells: Sequence[str], aggregates: Sequence[Contr
     numbered = list(enumerate(aggregates))
     squares = ", ".join(f"sum({_square(one, number)}) AS {_sum(number)}" for number, one in numbered)
     roots = ", ".join(f"{_sum(number)}, {_root(one, number)} AS {_weight(number)}" for number, one in numbered)
-    weights = ", ".join(f"{_corrected(one, number)} AS {_weight(number)}" for number, one in numbered)
+    weights = ", ".join(f"{_shared(aggregates, number)} AS {_weight(number)}" for number, _ in numbered)
     columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _counted(aggregates))]
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     return (
@@ -108,8 +109,11 @@ def _square(aggregate: Contribution, number: int) -> str:
     """Returns the square of what a unit adds to a cell, rounded up in units of 2^g."""
     if aggregate.form == "count":
         added = f"CAST(dpduck_rows_{number} AS HUGEINT)"
+    elif aggregate.form == "valued":
+        added = f"CAST(dpduck_valued_{number} AS HUGEINT)"
     else:
-        low, step = int(aggregate.low / aggregate.unit), int(aggregate.step / aggregate.unit)
+        low = int((aggregate.low - aggregate.centre) / aggregate.unit)
+        step = int(aggregate.step / aggregate.unit)
         added = (
             f"abs(CAST(dpduck_valued_{number} AS HUGEINT) * {low} "
             f"+ CAST(ifnull(dpduck_sum_{number}, 0) AS HUGEINT) * {step})"
@@ -126,6 +130,14 @@ def _root(aggregate: Contribution, number: int) -> str:
     squares = f"CAST(greatest({_sum(number)}, 1) AS DOUBLE)"
     root = f"floor({FULL} * sqrt(CAST({_short(aggregate.norm)} AS DOUBLE) / {squares}))"
     return f"CAST(least({FULL}, {root}) AS HUGEINT)"
+
+
+def _shared(aggregates: Sequence[Contribution], number: int) -> str:
+    """Returns the weight of an aggregate: of two that share one, the smaller, which is within both norms."""
+    pair = [place for place in (number - 1, number) if place >= 0 and aggregates[place].shared]
+    places = sorted({place for first in pair for place in (first, first + 1)} | {number})
+    weights = [_corrected(aggregates[place], place) for place in places]
+    return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
 
 
 def _corrected(aggregate: Contribution, number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import isqrt
 
@@ -33,6 +34,14 @@ def aggregates(norm: int) -> dict[str, Contribution]:
 
 def tables_of(rows: Sequence[Row], one: Contribution, *, most: int = ROWS, threads: int = 2) -> NDArray[np.int64]:
     """The exact table of an aggregate over rows, by cell, as the stage computes it."""
+    return tables_together(rows, [one], most=most, threads=threads)[0]
+
+
+def tables_together(
+    rows: Sequence[Row], aggregates: Sequence[Contribution], *, most: int = ROWS, threads: int = 2
+) -> list[NDArray[np.int64]]:
+    """The same of several aggregates over one column."""
+    copies = ", ".join(f"dpduck_value_0 AS dpduck_value_{number}" for number in range(1, len(aggregates)))
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.execute(
             "CREATE TABLE r (dpduck_unit BIGINT, dpduck_cell_0 BIGINT, dpduck_value_0 BIGINT, dpduck_order UBIGINT)"
@@ -43,11 +52,15 @@ def tables_of(rows: Sequence[Row], one: Contribution, *, most: int = ROWS, threa
             "FROM (SELECT unnest($1) AS u, unnest($2) AS c, unnest($3) AS v)",
             columns,
         )
-        sql = stage_sql("SELECT * FROM r", {"dpduck_cell_0": CELLS}, [one], most)
+        listed = f"SELECT *, {copies} FROM r" if copies else "SELECT * FROM r"
+        sql = stage_sql(listed, {"dpduck_cell_0": CELLS}, aggregates, most)
         cells, *found = connection.execute(sql).fetchnumpy().values()
-    table = np.zeros(CELLS, np.int64)
-    table[np.asarray(cells, np.int64)] = tables_from([one], found)[0]
-    return table
+    tables = []
+    for one in tables_from(aggregates, found):
+        table = np.zeros(CELLS, np.int64)
+        table[np.asarray(cells, np.int64)] = one
+        tables.append(table)
+    return tables
 
 
 def added(rows: Sequence[Row], one: Contribution) -> dict[int, int]:
@@ -153,6 +166,22 @@ def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
         assert table.sum() <= one.unit_bound(ROWS, CELLS)
         assert table.max() <= one.unit_bound(ROWS, 1)
         assert (table * table).sum() <= one.squared_bound(ROWS, CELLS)
+
+
+def test_two_aggregates_share_the_smaller_weight() -> None:
+    """A count of values and a sum about a centre: one weight, within both norms, whichever is the smaller."""
+    for count_norm, sum_norm in ((4, 10**9), (10**6, 900), (16, 40_000)):
+        counted = Contribution("", "valued", "v", Fraction(0), Fraction(100), 100, norm=count_norm, shared=True)
+        summed = replace(counted, form="sum", norm=sum_norm, centre=Fraction(40), shared=False)
+        rows: list[Row] = [(1, cell % 3, 20 * cell % 101) for cell in range(12)]
+        values: dict[int, list[int]] = {}
+        for _, cell, value in rows:
+            values.setdefault(cell, []).append((value or 0) - 40)
+        squares = sum(len(one) ** 2 for one in values.values()), sum(sum(one) ** 2 for one in values.values())
+        weight = min(largest_weight(squares[0], count_norm), largest_weight(squares[1], sum_norm))
+        counts, sums = tables_together(rows, [counted, summed])
+        assert [int(counts[cell]) for cell in values] == [weight * len(one) for one in values.values()]
+        assert [int(sums[cell]) for cell in values] == [weight * sum(one) for one in values.values()]
 
 
 def test_weights_of_some_counts_are_a_defect() -> None:

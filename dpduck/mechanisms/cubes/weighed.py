@@ -1,0 +1,103 @@
+"""The measures of a statement with max_norm_contributed: each is of units that are weighed down to a norm.
+
+A count has a norm in rows. A sum has one in the units of its column, or in rows at its bound. An average is a count of
+values and the sum of their distances from a centre: both have norms, and a unit has one weight for the two, so that
+what is missing in one is missing in the other. Sums and counts of the same column come from these two. Answers are in
+parts of 1/FULL. Shares of the price go by `aggregate_weights` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from dpduck.frontend.select.request import Aggregate, Operand, Treatment
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, linear_weights, own_measure, shares_of
+from dpduck.trusted.private.contributions import FULL
+from dpduck.values.errors import Refusal
+
+COUNT_SHARE = Fraction(1, 4)
+"""Of the price of an average: the part of its count. The rest is for the sum about its centre."""
+
+Column = tuple[str, Operand]
+"""A condition and what is summed of the rows that meet it."""
+
+
+def weighed_measures(aggregates: Sequence[Aggregate], treatment: Treatment) -> Measures:
+    """Returns the measures of a statement with a norm, and what each aggregate takes from them."""
+    operands = list(dict.fromkeys(one.operand for one in aggregates if one.operand is not None and one.operand.sql))
+    norms, centres = _of_each(treatment.sum_norms, operands), _of_each(treatment.centers, operands)
+    norm, weights = treatment.norm or Fraction(1), treatment.aggregate_weights or (Fraction(1),) * len(aggregates)
+    averaged = {
+        (one.condition, one.operand)
+        for one in aggregates
+        if one.function == "avg" and one.operand is not None and not one.operand.per_group
+    }
+    demands: dict[Measure, Fraction] = {}
+    taken: list[tuple[Measure, Measure | None]] = []
+    for one, weight in zip(aggregates, weights, strict=True):
+        stated = None if one.operand is None else norms.get(one.operand)
+        together = one.function in ("avg", "sum", "count") and one.operand is not None
+        if together and one.operand is not None and (one.condition, one.operand) in averaged:
+            counted, summed = _pair((one.condition, one.operand), norm, stated, centres.get(one.operand))
+            demands[counted] = demands.get(counted, Fraction(0)) + weight * COUNT_SHARE
+            demands[summed] = demands.get(summed, Fraction(0)) + weight * (1 - COUNT_SHARE)
+            taken.append((counted, None if one.function == "count" else summed))
+        else:
+            measure = _alone(one, norm, stated)
+            demands[measure] = demands.get(measure, Fraction(0)) + weight
+            taken.append((measure, None))
+    places = {measure: number for number, measure in enumerate(demands)}
+    uses = [_use(one, places, *measures) for one, measures in zip(aggregates, taken, strict=True)]
+    shares = shares_of([float(demand) for demand in demands.values()])
+    shared = (replace(measure, share=share) for measure, share in zip(demands, shares, strict=True))
+    return Measures(tuple(shared), tuple(uses))
+
+
+def _pair(column: Column, norm: Fraction, stated: Fraction | None, centre: Fraction | None) -> tuple[Measure, Measure]:
+    """Returns the count of values and the sum about a centre; stated: the norm of the sum."""
+    condition, operand = column
+    summed = Measure("sum", condition, operand, centre=_on_a_step(centre, operand))
+    return Measure("valued", condition, operand, norm=norm), _with_norm(summed, norm, stated)
+
+
+def _alone(one: Aggregate, norm: Fraction, stated: Fraction | None) -> Measure:
+    """Returns the measure of a count or a sum."""
+    measure = own_measure(one, chosen=False)
+    if one.curved or measure.form not in ("count", "sum"):
+        raise Refusal(
+            "max_norm_contributed is of counts, sums and averages alone",
+            accepted="count(*), count(x), sum(x), avg(x), count(DISTINCT unit); others in a statement of their own",
+        )
+    return _with_norm(measure, norm, stated if measure.form == "sum" else None)
+
+
+def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Measure:
+    """Returns a measure with the norm that was stated for it, or with so many rows at its bound."""
+    return replace(measure, norm=stated or norm * measure.bound * measure.operand_step)
+
+
+def _use(one: Aggregate, places: dict[Measure, int], first: Measure, second: Measure | None) -> Use:
+    """Returns what an aggregate takes from its count or sum, and from the sum beside the count."""
+    if second is None:
+        weights = (Fraction(1),) if first.form == "valued" else linear_weights(one, first)
+        return Use(places[first], tuple(weight / FULL for weight in weights))
+    also = Use(places[second], (second.operand_step / FULL,))
+    return Use(places[first], (second.centre / FULL,) if one.function == "sum" else (), also)
+
+
+def _of_each(numbers: Sequence[Fraction], operands: Sequence[Operand]) -> dict[Operand, Fraction]:
+    """Returns the number of each summed column; one number is that of all."""
+    if numbers and len(numbers) not in (1, len(operands)):
+        raise Refusal(
+            f"{len(numbers)} numbers for {len(operands)} summed columns",
+            accepted="one number, or one for each column that is summed or averaged, in the order in which they stand",
+        )
+    return dict(zip(operands, numbers if len(numbers) > 1 else [*numbers] * len(operands), strict=False))
+
+
+def _on_a_step(centre: Fraction | None, operand: Operand) -> Fraction:
+    """Returns a centre on the grid of values: the middle of the bounds, where none is stated."""
+    wanted = (operand.low + operand.high) / 2 if centre is None else min(max(centre, operand.low), operand.high)
+    return operand.low + operand.step * round((wanted - operand.low) / operand.step)
