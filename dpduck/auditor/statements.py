@@ -228,7 +228,7 @@ class Search:
 OPTIONS = (
     "", ", consistency = 'none'", ", consistency = 'l1'", ", consistency = 'linf'", ", nonnegative = TRUE",
     ", integer = TRUE", ", budgets = 'uniform'", ", confidence = 0.9", ", strategy = 'identity'",
-    ", max_rows_contributed = 1",
+    ", max_rows_contributed = 1", ", max_norm_contributed = 1",
 )  # fmt: skip
 
 

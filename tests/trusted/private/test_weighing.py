@@ -130,6 +130,20 @@ def test_squares_beyond_doubles_are_whole_numbers() -> None:
         assert FULL - 2 <= weight <= FULL - 1
 
 
+def test_a_root_that_is_too_large_is_corrected() -> None:
+    """Squares of 2^58 + 1 are 2^58 in doubles, whose weight would be 1: in whole numbers it is 0."""
+    one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=1 << 38)
+    assert not tables_of([(1, 0, 1 << 29), (1, 1, 1)], one).any()
+    assert tables_of([(1, 0, 1 << 29)], one).any()
+
+
+def test_nothing_but_the_root_is_in_doubles() -> None:
+    """A sum of doubles depends on the order of its parts: all sums are of whole numbers."""
+    for one in aggregates(900).values():
+        sql = stage_sql("SELECT 1", {"dpduck_cell_0": 2}, [one], 3)
+        assert sql.count("DOUBLE") == sql.count("sqrt(") * 2 == 2
+
+
 @pytest.mark.parametrize("norm", [1, 10**12, 10**20, 10**26])
 def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
     """Sixty rows at the largest bound, beside a norm that is small or large: a weight, and no error."""
