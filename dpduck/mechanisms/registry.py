@@ -15,13 +15,14 @@ from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes import CUBES
 from dpduck.mechanisms.keys import KEYS
 from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.summaries import SKETCHES, SUMMARIES
 from dpduck.trusted.ask import Ask
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Budget
 
-MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (SKETCHES, SUMMARIES, KEYS, CUBES)
+MECHANISMS: tuple[Mechanism[Any, Any, Any], ...] = (SKETCHES, SUMMARIES, KEYS, NORMS, CUBES)
 """Mechanisms of SELECTs. The first that serves a question answers it; CUBES serves every SELECT."""
 
 

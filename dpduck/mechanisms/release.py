@@ -42,12 +42,18 @@ MOST_TIMES = 3
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """A released table. columns: names and DuckDB types. covariances, measured: what is kept beside it, where it is."""
+    """A released table.
+
+    columns: names and DuckDB types. covariances, measured: what is kept beside it, where it is. laws, strategy: as of
+    a header, where they follow from noisy answers and were not known before.
+    """
 
     columns: Sequence[tuple[str, str]]
     rows: pa.Table
     covariances: str | None = None
     measured: bytes | None = None
+    laws: tuple[tuple[ErrorLaw, ...], ...] | None = None
+    strategy: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,9 @@ class Releaser:
             self._steps("after the count")
             made = planned.produce(door)
             self._steps("after the noise")
-            release = replace(release, rows=made.rows.num_rows)
+            release = replace(release, rows=made.rows.num_rows, strategy=made.strategy or release.strategy)
+            if made.laws is not None:
+                release = replace(release, laws=made.laws)
             try:
                 moment = twins if twins is not None and twins.moment else None
                 also = partial(self._keep, release.name, planned.header.request.rows, moment, made.measured)

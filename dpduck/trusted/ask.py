@@ -277,12 +277,14 @@ class SparseVector(Query[bytes]):
 class Within(Query[None]):
     """A family of asks of which some are declared later, by what was answered meanwhile, for `limit` in all.
 
-    kinds: of the queries that may be declared.
+    kinds: of the queries that may be declared. weighed: whether they are of the family's job with norms, which were
+    not known before; then nothing is counted until they are.
     """
 
     limit: Fraction
     pure: bool
     kinds: tuple[type[Query[Any]], ...]
+    weighed: bool = False
 
 
 WITHOUT_NOISE = (Choice, Quantiles, Within)  # they say all of their chance themselves

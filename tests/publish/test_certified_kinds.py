@@ -27,6 +27,8 @@ ASKED = {
     "(SELECT person, count(*) AS k FROM stays GROUP BY person) GROUP BY k",
     "weighed people": f"{SELECT}, delta = 1e-7, max_norm_contributed = 2) sex, count(*) AS n, avg(cost) AS a "
     "FROM stays GROUP BY sex",
+    "private norms": f"{SELECT}, delta = 1e-7, max_norm_contributed = 'private') sex, sum(cost) AS s FROM stays "
+    "GROUP BY sex",
     "ranges": f"{SELECT}, delta = 1e-7) age, count(*) AS n FROM people GROUP BY RANGES(age)",
     "l1 consistency": f"{SELECT}, consistency = 'l1') sex, count(*) AS n FROM stays GROUP BY CUBE (sex)",
     "a sketch": f"{SELECT}, summary = 'sketch', sketch_rows = 3) age, count(*) AS n FROM people GROUP BY age",

@@ -32,6 +32,7 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 LARGEST_EPSILON = Fraction(100)
+PRIVATE = "private"
 _COUNT = "a whole number above 0"
 _WEIGHTS = "{} = (1, 2, 0.5): one number for each {}, above 0 and at most 1000000"
 TABLE = (
@@ -62,7 +63,8 @@ TABLE = (
     Option("quantiles", "choice", "how quantiles are measured", choices=(AUTO, TREE, CHOICE)),
     Option("quantile_intervals", "flag", "FALSE: chosen quantiles have all of the price, and no intervals"),
     Option("max_norm_contributed", "number", "units count less whose counts have a larger L2 norm", Fraction(1),
-           Fraction(10**9), accepted="max_norm_contributed = 30: rows, up to MAX ROWS"),
+           Fraction(10**9), choices=(PRIVATE,),
+           accepted="max_norm_contributed = 30: rows, up to MAX ROWS; or 'private'"),
     Option("max_sum_norm_contributed", "numbers", "the same of sums", most=Fraction(10**15), what="a norm",
            accepted="max_sum_norm_contributed = (1000, 50): one number for each summed column, in its units"),
     Option("centers", "numbers", "what averages are measured about", -Fraction(10**15), Fraction(10**15),
@@ -148,6 +150,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             quantiles=given.choice("quantiles"),
             quantile_intervals="quantile_intervals" not in given or given.flag("quantile_intervals"),
             norm=given.number("max_norm_contributed"),
+            finds_norm=given.value("max_norm_contributed") == PRIVATE,
             sum_norms=given.numbers("max_sum_norm_contributed"),
             centers=given.numbers("centers"),
         ),
@@ -202,12 +205,15 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
 def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
     """Refuses a bound on the norm of a unit's counts where nothing is measured cell by cell with Gaussian noise."""
     norm, treatment, price = options.treatment.norm, options.treatment, request.price
-    if norm is None:
+    if norm is None and not treatment.finds_norm:
         if treatment.sum_norms or treatment.centers:
             what = "max_sum_norm_contributed and centers go with a norm of rows"
             raise refusal(place, what, "max_norm_contributed = 30 beside them")
         return
-    if request.rows.unit_sql is None or norm > request.rows.max_rows:
+    if treatment.finds_norm and (treatment.sum_norms or price.target is not None):
+        what = "a norm that is found in the statement goes with no other norm and no target"
+        raise refusal(place, what, "epsilon and delta, or rho; max_norm_contributed = 30 beside a target")
+    if request.rows.unit_sql is None or (norm or 1) > request.rows.max_rows:
         raise refusal(place, "max_norm_contributed is above the rows of a unit", f"at most {request.rows.max_rows}")
     pure = price.target.pure if price.target is not None else price.charge.epsilon is not None
     if pure:

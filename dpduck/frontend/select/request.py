@@ -250,6 +250,8 @@ class Treatment:
         where it is false.
     norm: the most that a unit's counts may have as their L2 norm, in rows at their bound; a unit above it is weighed
         down. None for no such bound; it is then no part of the digest.
+    finds_norm: whether norms are found in the statement, for a part of its price. It is no part of the digest where it
+        is false.
     sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
         no part of the digest where there are none.
     """
@@ -267,6 +269,7 @@ class Treatment:
     quantile_intervals: bool = True
     evenly: bool = False
     norm: Fraction | None = None
+    finds_norm: bool = False
     sum_norms: tuple[Fraction, ...] = ()
     centers: tuple[Fraction, ...] = ()
 
@@ -408,6 +411,7 @@ class Request:
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
             "norm": treatment.norm is None,
+            "finds_norm": not treatment.finds_norm,
             "sum_norms": not treatment.sum_norms,
             "centers": not treatment.centers,
         }

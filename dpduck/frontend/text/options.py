@@ -43,7 +43,8 @@ class Option:
             listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
             return tuple(self._number(item) for item in listed)
         if self.kind == "number":
-            return self._number(node)
+            worded = self.choices and isinstance(node, exp.Literal) and node.is_string
+            return self._word(node) if worded else self._number(node)
         if self.kind == "whole":
             return int(self._number(node))
         if self.kind == "choice":

@@ -236,7 +236,7 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
         if group.tables
         and one.added
         and not (one.operand is not None and one.operand.per_group)
-        and one.norm is None  # two releases with different weights are about different rows
+        and not one.squared_norm  # two releases with different weights are about different rows
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None

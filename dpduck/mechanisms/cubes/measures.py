@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,8 +105,8 @@ class Measure:
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction) or 'distinct' (values present).
-    share: its part of the statement's price. norm: of a unit's counts in rows, or of its sums in the column's own
-        units; a unit above it is weighed down, and all is measured in parts of 1/FULL. None for no such bound.
+    share: its part of the statement's price. squared_norm: the most that squares of what a unit adds, in integers, may
+        add up to; a unit above it is weighed down, and all is measured in parts of 1/FULL. 0 for no such bound.
     centre: what is taken off each value of a sum.
     """
 
@@ -119,18 +118,13 @@ class Measure:
     distinct: SourceColumn | None = None
     share: Fraction = Fraction(1)
     fraction: Fraction | None = None
-    norm: Fraction | None = None
+    squared_norm: int = 0
     centre: Fraction = Fraction(0)
 
     @property
     def operand_step(self) -> Fraction:
         """Returns the worth of one integer of a sum; 1 of a count."""
         return self.operand.step if self.form == "sum" and self.operand is not None else Fraction(1)
-
-    @property
-    def squared_norm(self) -> int:
-        """Returns the most that squares of what a unit adds may add up to; 0 for no such bound."""
-        return 0 if self.norm is None else max(1, floor((self.norm / self.operand_step) ** 2))
 
     @property
     def added(self) -> bool:
@@ -161,7 +155,7 @@ class Measure:
         """
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
-        if self.norm is not None:
+        if self.squared_norm:
             return contribution_of(self).unit_bound(rows, cells)
         if self.operand is None or not self.operand.per_group:
             return rows * self.bound

@@ -176,13 +176,17 @@ def rule_of(question: Question) -> QuantileRule:
     return QuantileRule(treatment.quantiles, treatment.quantile_intervals, sum(question.cells))
 
 
-def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False) -> CubePlan:
+def plans_at(
+    request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bool = False, measures: Measures | None = None
+) -> CubePlan:
     """Plans of every measure that together may cost this epsilon or rho. rivals: see plan_workload.
+
+    measures: what is measured; chosen if not given.
 
     Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
     """
     question = request.question
-    found = measures_of(question, noise, request.rows.unit_bound)
+    found = measures or measures_of(question, noise, request.rows.unit_bound)
     prices = [
         (measure, amount * measure.share, unit_bounds(request, measure, _cells_of(question, measure)))
         for measure in found.measures
@@ -190,10 +194,10 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bo
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
     seconds = float(question.treatment.planning_seconds) / max(1, different)
     known: dict[tuple[Fraction, UnitBounds, str, int], Plans] = {}
-    measures = []
+    planned_measures = []
     for measure, price, bounds in prices:
         if measure.form == CHOICE:
-            measures.append(_chosen(question, measure, noise, price, bounds.all_cells))
+            planned_measures.append(_chosen(question, measure, noise, price, bounds.all_cells))
             continue
         buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
         alike = (price, bounds, "" if measure.added else measure.form, buckets)
@@ -206,8 +210,8 @@ def plans_at(request: Request, noise: NoiseKind, amount: Fraction, *, rivals: bo
         plans = known[alike]
         if request.price.target is not None or question.treatment.evenly:
             plans = tuple(sorted(plans, key=lambda plan: plan.worst_stderr))
-        measures.append(MeasurePlan(measure, bounds, plans))
-    return CubePlan(request, tuple(measures), found.uses)
+        planned_measures.append(MeasurePlan(measure, bounds, plans))
+    return CubePlan(request, tuple(planned_measures), found.uses)
 
 
 def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
@@ -218,10 +222,10 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
         most = min(bound, measure.unit_bound(rows, 1))
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
-    if not measure.added or not (by_group or measure.norm):
+    if not measure.added or not (by_group or measure.squared_norm):
         return plain_bounds(bound)
     job = counting_job(request, [contribution_of(measure)])
-    if measure.norm is not None and not job.tells_keys_apart:
+    if measure.squared_norm and not job.tells_keys_apart:
         raise Refusal(
             "max_norm_contributed is of groups, and a key of this statement puts several values into one",
             accepted="GROUP BY columns that have a DOMAIN, or the statement without max_norm_contributed",

@@ -282,7 +282,7 @@ def _is_rounded(found: CubePlan, use: Use) -> bool:
     measure = found.measures[use.measure].measure
     counts = measure.operand is None or not measure.operand.sql or measure.form in ("count", "valued")
     plain = bool(use.weights) and use.also is None
-    return measure.norm is not None and counts and plain and not found.request.question.treatment.nonnegative
+    return measure.squared_norm > 0 and counts and plain and not found.request.question.treatment.nonnegative
 
 
 def single_parameter(plan: Plan, number: int) -> Fraction | None:

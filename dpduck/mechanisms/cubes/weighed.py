@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import floor
 
 from dpduck.frontend.select.request import Aggregate, Operand, Treatment
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, linear_weights, own_measure, shares_of
@@ -59,7 +60,7 @@ def _pair(column: Column, norm: Fraction, stated: Fraction | None, centre: Fract
     """Returns the count of values and the sum about a centre; stated: the norm of the sum."""
     condition, operand = column
     summed = Measure("sum", condition, operand, centre=_on_a_step(centre, operand))
-    return Measure("valued", condition, operand, norm=norm), _with_norm(summed, norm, stated)
+    return _with_norm(Measure("valued", condition, operand), norm, None), _with_norm(summed, norm, stated)
 
 
 def _alone(one: Aggregate, norm: Fraction, stated: Fraction | None) -> Measure:
@@ -75,7 +76,8 @@ def _alone(one: Aggregate, norm: Fraction, stated: Fraction | None) -> Measure:
 
 def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Measure:
     """Returns a measure with the norm that was stated for it, or with so many rows at its bound."""
-    return replace(measure, norm=stated or norm * measure.bound * measure.operand_step)
+    in_integers = norm * measure.bound if stated is None else stated / measure.operand_step
+    return replace(measure, squared_norm=max(1, floor(in_integers**2)))
 
 
 def _use(one: Aggregate, places: dict[Measure, int], first: Measure, second: Measure | None) -> Use:

@@ -75,6 +75,9 @@ def count_exactly(
     if job.unit_sql is not None and job.prepared is None:
         parameters[KEY] = key_integer(bounding_key)
     columns = _answer(cursor, reading, totals, parameters, workers)
+    if job.levels:
+        levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
+        return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
     if _packed(reading):
         return counts_of_packed(reading, columns)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
@@ -220,7 +223,8 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
         raise InternalError("contributions by group need a privacy unit")
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
     most = None if job.unit_sql is None else job.max_rows
-    return stage_sql(rows, packed_cells(reading), job.aggregates, most, known=known, crowds=crowds)
+    cells = packed_cells(reading)
+    return stage_sql(rows, cells, job.aggregates, most, known=known, crowds=crowds, levels=job.levels)
 
 
 def packed_cells(reading: Reading) -> dict[str, int | None]:

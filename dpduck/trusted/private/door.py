@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
@@ -89,7 +89,8 @@ class Door(Hidden):
     def count(self) -> None:
         """Reads the rows of everything that was declared."""
         for ask in self._asks:
-            self._counted(ask.scan)
+            if not (isinstance(ask.query, Within) and ask.query.weighed):
+                self._counted(ask.scan)
 
     def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
         """Returns the noisy answer of an ask. chosen: what is chosen only now, free (answers.Exact.answer)."""
@@ -107,7 +108,11 @@ class Door(Hidden):
     def admit(self, member: Ask[Any], family: Ask[None]) -> None:
         """Declares an ask that was not known before the charge, within the price of its family."""
         query, left = family.query, self._limits.get(id(family))
-        if not isinstance(query, Within) or left is None or member.scan is not family.scan:
+        if not isinstance(query, Within) or left is None:
+            raise InternalError("an ask of no family")
+        if query.weighed:
+            _require_same_but_norms(member.scan, family.scan)
+        elif member.scan is not family.scan:
             raise InternalError("an ask of no family")
         cost = member.cost
         paid = cost.epsilon if query.pure else cost.rho
@@ -274,6 +279,19 @@ def _require_same_cells(scan: Scan) -> None:
     for bounds, claimed in ((job.cell_bounds, scan.most), (job.squared_bounds, scan.squared)):
         if claimed is not None and any(bound != claimed for bound in _by_table(job, bounds, scan)):
             raise InternalError("the asks and the counts disagree about the bound of a cell; nothing was charged")
+
+
+def _require_same_but_norms(scan: Scan, family: Scan) -> None:
+    """Refuses an ask about other rows than those of its family, or with other bounds than those of its job."""
+    job, known = scan.job, family.job
+    if not isinstance(job, CountingJob) or not isinstance(known, CountingJob):
+        raise InternalError("an ask of no family")
+    bare = (replace(one, norm=0) for one in job.aggregates)
+    same = replace(job, aggregates=known.aggregates) == known and tuple(bare) == known.aggregates
+    if not same or not all(one.norm for one in job.aggregates) or any(bound != scan.l1 for bound in job_bounds(scan)):
+        raise InternalError("an ask of no family")
+    if (scan.most, scan.squared) != (None, None):
+        _require_same_cells(scan)
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:

@@ -75,6 +75,8 @@ class CountingJob:
     copies: without unit_sql, the most rows that the joins with public tables make of one.
     prepared: of prepared rows, which joins repeat no more than once. elsewhere: the engine that has the rows.
     periods: where units are by period, which rows are read; a unit is then one unit_sql's rows of one of them.
+    levels: where it is above 0, units are counted in place of rows, each at one level: how many of the powers of two
+        from 1 to 2^(levels - 1) the squares of what it adds to all cells add up to more than. There is one aggregate.
     """
 
     from_sql: str
@@ -92,8 +94,11 @@ class CountingJob:
     prepared: Prepared | None = None
     elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
     periods: PeriodColumn | None = None
+    levels: int = 0
 
     def __post_init__(self) -> None:
+        if self.levels and (self.unit_sql is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
+            raise InternalError("levels of no units, or of several aggregates")
         if self.periods is not None and (self.source is None or self.lookup or self.prepared or self.elsewhere):
             raise InternalError("periods of rows that are not read as they are stored")
         if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:
@@ -111,6 +116,8 @@ class CountingJob:
     @property
     def unit_bounds(self) -> tuple[int, ...]:
         """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1)."""
+        if self.levels:  # a unit is at one level
+            return (1,)
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 
@@ -121,7 +128,7 @@ class CountingJob:
         A bound by group is of a cell of the keys. It holds for a cell of the attributes where these tell all keys
         apart. Elsewhere a cell may hold as much as all cells together.
         """
-        if not self.tells_keys_apart:
+        if self.levels or not self.tells_keys_apart:
             return self.unit_bounds
         one_cell = (aggregate.unit_bound(self.row_bound, 1) for aggregate in self.aggregates)
         return tuple(map(min, one_cell, self.unit_bounds))
@@ -129,7 +136,7 @@ class CountingJob:
     @property
     def squared_bounds(self) -> tuple[int, ...]:
         """Returns the most that squares of what one unit adds to all cells of the attributes add up to."""
-        if not self.tells_keys_apart:
+        if self.levels or not self.tells_keys_apart:
             return tuple(bound * bound for bound in self.unit_bounds)
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.squared_bound(self.row_bound, cells) for aggregate in self.aggregates)

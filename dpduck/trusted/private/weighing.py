@@ -70,6 +70,19 @@ def weighed_sql(units_sql: str, cells: Sequence[str], aggregates: Sequence[Contr
     )
 
 
+LONGEST = 1 << 52
+"""Numbers are cut here before levels are told: their squares then add up without overflow."""
+
+
+def levels_sql(units_sql: str, aggregate: Contribution, levels: int) -> str:
+    """Returns numbers of units by level (jobs.CountingJob.levels). units_sql: as of weighed_sql."""
+    added = f"least({_added(aggregate, 0)}, {LONGEST})"
+    squares = f"SELECT {UNIT}, sum({added} * {added}) AS {_sum(0)} FROM ({units_sql}) GROUP BY {UNIT}"
+    above = " + ".join(f"CAST({_sum(0)} > {1 << power} AS BIGINT)" for power in range(levels))
+    leveled = f"SELECT {above} AS dpduck_level FROM ({squares})"
+    return f"SELECT dpduck_level, count(*) AS dpduck_units FROM ({leveled}) GROUP BY dpduck_level"
+
+
 def _sum(number: int) -> str:
     return f"dpduck_squares_{number}"
 
@@ -105,20 +118,22 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
     return columns
 
 
+def _added(aggregate: Contribution, number: int) -> str:
+    """Returns how far from 0 what a unit adds to a cell is."""
+    if aggregate.form == "count":
+        return f"CAST(dpduck_rows_{number} AS HUGEINT)"
+    if aggregate.form == "valued":
+        return f"CAST(dpduck_valued_{number} AS HUGEINT)"
+    low, step = int((aggregate.low - aggregate.centre) / aggregate.unit), int(aggregate.step / aggregate.unit)
+    return (
+        f"abs(CAST(dpduck_valued_{number} AS HUGEINT) * {low} "
+        f"+ CAST(ifnull(dpduck_sum_{number}, 0) AS HUGEINT) * {step})"
+    )
+
+
 def _square(aggregate: Contribution, number: int) -> str:
     """Returns the square of what a unit adds to a cell, rounded up in units of 2^g."""
-    if aggregate.form == "count":
-        added = f"CAST(dpduck_rows_{number} AS HUGEINT)"
-    elif aggregate.form == "valued":
-        added = f"CAST(dpduck_valued_{number} AS HUGEINT)"
-    else:
-        low = int((aggregate.low - aggregate.centre) / aggregate.unit)
-        step = int(aggregate.step / aggregate.unit)
-        added = (
-            f"abs(CAST(dpduck_valued_{number} AS HUGEINT) * {low} "
-            f"+ CAST(ifnull(dpduck_sum_{number}, 0) AS HUGEINT) * {step})"
-        )
-    places = shift(aggregate.norm)
+    added, places = _added(aggregate, number), shift(aggregate.norm)
     if places:
         added = f"({added} + {(1 << places) - 1}) // {1 << places}"
     cut = f"least({added}, {ceiling(aggregate.norm)})"

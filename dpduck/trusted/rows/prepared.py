@@ -24,7 +24,7 @@ from dpduck.trusted.rows.twin_writer import NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UN
 from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 
 _HIDDEN = re.compile(r"(r\d+)_\d+")
 First = Stored | Union | Units
@@ -102,6 +102,9 @@ def _in_engine(job: object, elsewhere: Elsewhere) -> object:
     if isinstance(job, (KeyedJob, KeyJob)):
         return replace(job, rows=replace(job.rows, elsewhere=elsewhere))
     if isinstance(job, CountingJob):
+        if job.levels:
+            accepted = "max_norm_contributed = 30, a number"
+            raise Refusal("a private norm is not looked for where an engine has the rows", accepted=accepted)
         return replace(job, elsewhere=elsewhere)
     raise InternalError("nobody can count this")
 

@@ -171,7 +171,7 @@ def test_a_statement_with_a_norm_is_another_one(trips: Clinic) -> None:
 def test_known_answers_leave_weighed_people_out(trips: Clinic) -> None:
     """Two releases with different weights are about different rows, so that nothing combines them."""
     ask(trips, "day, count(*) FROM trips GROUP BY day", rho=0.75)
-    with pytest.raises(duckdb.Error, match="no release that you may read|nothing was measured of this table"):
+    with pytest.raises(duckdb.Error, match=r"no release that you may read|nothing was measured of this table"):
         trips.rows("FROM dp_known('SELECT day, count(*) AS n FROM trips GROUP BY day')")
 
 

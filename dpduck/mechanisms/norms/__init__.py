@@ -1,0 +1,28 @@
+"""Counts, sums and averages of units that are weighed down to norms, which are found inside the statement."""
+
+from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.norms.plan import (
+    Found,
+    NormProposal,
+    describe,
+    errors_of,
+    norm_asks,
+    norm_columns,
+    norm_header,
+    propose_norms,
+)
+from dpduck.mechanisms.norms.search import measure_norms, recover_norms
+
+NORMS = Mechanism[Request, NormProposal, Found](
+    name="norms",
+    serves=lambda question: isinstance(question, Request) and question.question.treatment.finds_norm,
+    plan=propose_norms,
+    asks=norm_asks,
+    header=norm_header,
+    measure=measure_norms,
+    recover=recover_norms,
+    describe=describe,
+    columns=norm_columns,
+    errors=errors_of,
+)
