@@ -118,6 +118,11 @@ def own_statements(one: Asked) -> Iterator[Case]:
         yield Case("synthetic table", f"CREATE PRIVATE TABLE audited_{{tag}} {clause} {select}")
     if one.unit is not None and first:
         yield Case("cube", f"{SELECT} {options} {first}, count(DISTINCT {one.unit}) AS n {whole}{by_first}")
+    if one.unit is not None and first and one.delta:
+        for norm in ("1", "'private'"):
+            clause = one.options(f", delta = 1e-7, max_norm_contributed = {norm}")
+            asked = f"{SELECT} {clause} {first}, count(*) AS n, count(DISTINCT {one.unit}) AS p {whole}{by_first}"
+            yield Case("norms" if norm == "'private'" else "cube", asked)
     if first:
         for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
             clause = one.options(f", summary = {method}")
