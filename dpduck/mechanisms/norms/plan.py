@@ -33,9 +33,13 @@ from dpduck.values.errors import InternalError
 SEARCH = Fraction(1, 20)
 """The part of a measure's price that pays for its norm."""
 
-UNITS = 0.24
-"""As many units may be above a norm, times cells over the root of twice the price: their bias is then as large as
-noise. Half of the optimum of the mean absolute error: too small a norm errs less than too large a one."""
+UNITS = 0.8
+"""At the best norm, units above it count for so much, times cells over the root of twice the price. A larger norm would
+lose less than its noise adds: what a unit counts for is what it loses with each step of the norm, and sqrt(2/pi), about
+0.8, is the mean size of noise in its standard errors."""
+
+LARGEST_SPREAD = 8
+"""A unit counts for the fourth root of the cells at most, and for no more than this: noise of the search goes by it."""
 
 OF_AVERAGES = 3
 """So many times more units may be above a norm of an average: what is missing in its count is missing in its sum."""
@@ -45,7 +49,7 @@ OF_AVERAGES = 3
 class Search:
     """The search for the norm of one measure. levels: powers of two of the squared norm, from 1 to the most of a unit.
 
-    steps: of the binary search, at most. price: of all of them. most: units that may be above the norm.
+    steps: of the binary search, at most. price: of all of them. most: what units above the norm may count for.
     """
 
     measure: Measure
@@ -59,7 +63,7 @@ class Search:
     @property
     def noise(self) -> Fraction:
         """Returns the variance parameter of each answer."""
-        return self.steps / (2 * self.price)
+        return self.steps * self.job.spread**2 / (2 * self.price)
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,12 @@ def _search(request: Request, shape: CubePlan, number: int, job: CountingJob) ->
     bare = job.aggregates[number]
     levels = 2 * (bare.unit_bound(rows, _cells(request)) - 1).bit_length() or 1
     steps, price = levels.bit_length(), amount_of(request) * measure.share * SEARCH
-    noise = sqrt(steps / (2 * float(price)))
+    spread = max(1, min(LARGEST_SPREAD, round(_cells(request) ** 0.25)))
+    noise = spread * sqrt(steps / (2 * float(price)))
     usual = UNITS * _cells(request) / sqrt(2 * float(amount_of(request) * measure.share * (1 - SEARCH)))
     averaged = any(use.also is not None and not use.weights for use in shape.uses)
-    leveled = replace(job, aggregates=(replace(bare, shared=False),), levels=levels)
-    ask = Ask(Scan(leveled, 1), Within(price, pure=False, kinds=(Table,)))
+    leveled = replace(job, aggregates=(replace(bare, shared=False),), levels=levels, spread=spread)
+    ask = Ask(Scan(leveled, spread), Within(price, pure=False, kinds=(Table,)))
     return Search(measure, leveled, ask, levels, steps, price, usual * (OF_AVERAGES if averaged else 1) + noise)
 
 

@@ -224,7 +224,8 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
     most = None if job.unit_sql is None else job.max_rows
     cells = packed_cells(reading)
-    return stage_sql(rows, cells, job.aggregates, most, known=known, crowds=crowds, levels=job.levels)
+    levels = (job.levels, job.spread) if job.levels else None
+    return stage_sql(rows, cells, job.aggregates, most, known=known, crowds=crowds, levels=levels)
 
 
 def packed_cells(reading: Reading) -> dict[str, int | None]:

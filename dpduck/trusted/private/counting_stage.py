@@ -65,19 +65,20 @@ def stage_sql(
     groups: int | None = None,
     known: Known | None = None,
     crowds: Crowds | None = None,
-    levels: int = 0,
+    levels: tuple[int, int] | None = None,
 ) -> str:
     """Returns one row per occupied cell: its columns, then those of by_cell.
 
     cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
     given the number of units of each cell comes last, or without a unit that of its rows. known: of prepared rows.
-    crowds: of other rows, of all that are in rows_sql or more. levels: see jobs.CountingJob; one row a level then.
+    crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see jobs.CountingJob; one row a
+    level then.
     """
     by_group = any(aggregate.per_group for aggregate in aggregates)
     weighed = any(aggregate.norm for aggregate in aggregates)
     if weighed and (max_rows is None or groups is not None or not all(aggregate.norm for aggregate in aggregates)):
         raise InternalError("weights of some counts, or of rows")
-    kept = [UNIT] if (by_group or weighed or levels or groups is not None) and max_rows is not None else []
+    kept = [UNIT] if (by_group or weighed or levels is not None or groups is not None) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
     if max_rows is not None:
@@ -88,7 +89,7 @@ def stage_sql(
             known = None if known is None else Known(True, False, known.crowded)
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
-    if weighed or levels:
+    if weighed or levels is not None:
         return _weighed_sql(checked, list(cells), aggregates, levels)
     counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
@@ -165,14 +166,16 @@ def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence
     )
 
 
-def _weighed_sql(rows_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], levels: int) -> str:
+def _weighed_sql(
+    rows_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], levels: tuple[int, int] | None
+) -> str:
     """Returns one row per occupied cell, of units that are weighed, or one per level (weighing). rows_sql: of kept
     rows.
     """
     columns = unit_columns(aggregates, by_unit(aggregates))
     units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
-    if levels:
-        return levels_sql(units, aggregates[0], levels)
+    if levels is not None:
+        return levels_sql(units, aggregates[0], *levels)
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
     return weighed_sql(units, cells, aggregates, totals)
 

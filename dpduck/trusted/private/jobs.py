@@ -77,6 +77,8 @@ class CountingJob:
     periods: where units are by period, which rows are read; a unit is then one unit_sql's rows of one of them.
     levels: where it is above 0, units are counted in place of rows, each at one level: how many of the powers of two
         from 1 to 2^(levels - 1) the squares of what it adds to all cells add up to more than. There is one aggregate.
+    spread: with levels, the most that a unit counts for: as often as its norm fits into what it adds in all, at most
+        so often, and at least once.
     """
 
     from_sql: str
@@ -95,10 +97,13 @@ class CountingJob:
     elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
     periods: PeriodColumn | None = None
     levels: int = 0
+    spread: int = 1
 
     def __post_init__(self) -> None:
         if self.levels and (self.unit_sql is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
             raise InternalError("levels of no units, or of several aggregates")
+        if self.spread < 1 or (self.spread > 1 and not self.levels):
+            raise InternalError("units that count for no number of times")
         if self.periods is not None and (self.source is None or self.lookup or self.prepared or self.elsewhere):
             raise InternalError("periods of rows that are not read as they are stored")
         if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:
@@ -117,7 +122,7 @@ class CountingJob:
     def unit_bounds(self) -> tuple[int, ...]:
         """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1)."""
         if self.levels:  # a unit is at one level
-            return (1,)
+            return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 

@@ -70,17 +70,28 @@ def weighed_sql(units_sql: str, cells: Sequence[str], aggregates: Sequence[Contr
     )
 
 
-LONGEST = 1 << 52
-"""Numbers are cut here before levels are told: their squares then add up without overflow."""
+LONGEST, MOST_ADDED, MOST_SQUARES = 1 << 46, 1 << 60, 1 << 112
+"""Numbers are cut here before levels are told, and so are their sum and the sum of their squares: no product is beyond
+2^120, however many cells there are."""
 
 
-def levels_sql(units_sql: str, aggregate: Contribution, levels: int) -> str:
-    """Returns numbers of units by level (jobs.CountingJob.levels). units_sql: as of weighed_sql."""
+def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int) -> str:
+    """Returns how much units count for, by level (jobs.CountingJob.levels). units_sql: as of weighed_sql.
+
+    A unit with rows in many cells has a small norm beside its rows. It counts for the rows that it would lose.
+    """
     added = f"least({_added(aggregate, 0)}, {LONGEST})"
-    squares = f"SELECT {UNIT}, sum({added} * {added}) AS {_sum(0)} FROM ({units_sql}) GROUP BY {UNIT}"
+    summed = (
+        f"least(sum({added} * {added}), {MOST_SQUARES}) AS {_sum(0)}, least(sum({added}), {MOST_ADDED}) AS dpduck_all"
+    )
+    squares = f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
     above = " + ".join(f"CAST({_sum(0)} > {1 << power} AS BIGINT)" for power in range(levels))
-    leveled = f"SELECT {above} AS dpduck_level FROM ({squares})"
-    return f"SELECT dpduck_level, count(*) AS dpduck_units FROM ({leveled}) GROUP BY dpduck_level"
+    times = " + ".join(
+        ["1", *(f"CAST(dpduck_all * dpduck_all >= {k * k} * {_sum(0)} AS BIGINT)" for k in range(2, spread + 1))]
+    )
+    leveled = f"SELECT {above} AS dpduck_level, {times} AS dpduck_times FROM ({squares})"
+    counted = "CAST(sum(dpduck_times) AS BIGINT) AS dpduck_units"
+    return f"SELECT dpduck_level, {counted} FROM ({leveled}) GROUP BY dpduck_level"
 
 
 def _sum(number: int) -> str:

@@ -153,6 +153,19 @@ def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
     assert sum(number * number for number in table) <= FULL * FULL * norm
 
 
+@pytest.mark.parametrize("value", [0, 1, 1 << 40])
+def test_levels_of_any_rows_are_told(value: int) -> None:
+    """Sixty rows of nothing, or at the largest bound: one level, and no overflow."""
+    one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40)
+    with duckdb.connect() as connection:
+        columns = f"n AS dpduck_order, n AS dpduck_cell_0, {value} AS dpduck_value_0"
+        rows = f"SELECT 1 AS dpduck_unit, {columns} FROM range(60) AS r(n)"
+        sql = stage_sql(rows, {"dpduck_cell_0": 60}, [one], ROWS, levels=(100, 8))
+        ((level, times),) = connection.execute(sql).fetchall()
+    assert level == (0 if value == 0 else (60 * value * value - 1).bit_length())
+    assert times == (8 if value == 0 else 7)
+
+
 def test_rounding_takes_little_away() -> None:
     """Numbers that are shortened before they are squared: a unit within its norm by a thousandth keeps its weight."""
     norm = 10**24
