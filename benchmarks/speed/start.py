@@ -46,7 +46,8 @@ def seconds(words: list[str]) -> tuple[float, str]:
     """Processor seconds of one process, user and system, and what it printed."""
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    printed = process.stdout.read()
+    with process.stdout as output:
+        printed = output.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, words

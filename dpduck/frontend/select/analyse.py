@@ -371,6 +371,7 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
     """
     treatment = request.question.treatment
     plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
+    plain = plain and treatment.norm is None and not treatment.finds_norm
     if (
         request.question.keys
         or request.question.grouping_sets != ((),)

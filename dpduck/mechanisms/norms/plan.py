@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod, sqrt
+from math import floor, prod, sqrt
 from typing import Any
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
@@ -25,10 +25,12 @@ from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns
 from dpduck.trusted.ask import Ask, Scan, Table, Within
+from dpduck.trusted.noise.integers import LARGEST_VARIANCE
 from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.contributions import FULL
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import IntegerArray
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 
 SEARCH = Fraction(1, 20)
 """The part of a measure's price that pays for its norm."""
@@ -41,6 +43,9 @@ lose less than its noise adds: what a unit counts for is what it loses with each
 LARGEST_SPREAD = 8
 """A unit counts for the fourth root of the cells at most, and for no more than this: noise of the search goes by it."""
 
+FAR, FEW_LEVELS = 3, 4
+"""Standard errors of the search's noise that are added while more levels than these few are left."""
+
 OF_AVERAGES = 3
 """So many times more units may be above a norm of an average: what is missing in its count is missing in its sum."""
 
@@ -49,7 +54,8 @@ OF_AVERAGES = 3
 class Search:
     """The search for the norm of one measure. levels: powers of two of the squared norm, from 1 to the most of a unit.
 
-    steps: of the binary search, at most. price: of all of them. most: what units above the norm may count for.
+    steps: of the binary search, at most. price: of all of them. most: what units above the norm may count for, where
+    there is no noise.
     """
 
     measure: Measure
@@ -64,6 +70,13 @@ class Search:
     def noise(self) -> Fraction:
         """Returns the variance parameter of each answer."""
         return self.steps * self.job.spread**2 / (2 * self.price)
+
+    def threshold(self, levels: int) -> float:
+        """Returns what units above a norm may seem to count for, where so many levels are left to choose from.
+
+        A norm that is far too large costs without bound: while many levels are left, noise alone shall not lead there.
+        """
+        return self.most + (FAR if levels > FEW_LEVELS else 1) * sqrt(self.noise)
 
 
 @dataclass(frozen=True)
@@ -118,15 +131,23 @@ def at_norms(request: Request, squared: Sequence[int] = ()) -> CubePlan:
 def _search(request: Request, shape: CubePlan, number: int, job: CountingJob) -> Search:
     measure, rows = shape.measures[number].measure, request.rows.unit_bound
     bare = job.aggregates[number]
-    levels = 2 * (bare.unit_bound(rows, _cells(request)) - 1).bit_length() or 1
+    rest = amount_of(request) * measure.share * (1 - SEARCH)
+    levels = min(2 * (bare.unit_bound(rows, _cells(request)) - 1).bit_length() or 1, _largest_level(rest))
     steps, price = levels.bit_length(), amount_of(request) * measure.share * SEARCH
     spread = max(1, min(LARGEST_SPREAD, round(_cells(request) ** 0.25)))
-    noise = spread * sqrt(steps / (2 * float(price)))
-    usual = UNITS * _cells(request) / sqrt(2 * float(amount_of(request) * measure.share * (1 - SEARCH)))
+    usual = UNITS * _cells(request) / sqrt(2 * float(rest))
     averaged = any(use.also is not None and not use.weights for use in shape.uses)
     leveled = replace(job, aggregates=(replace(bare, shared=False),), levels=levels, spread=spread)
     ask = Ask(Scan(leveled, spread), Within(price, pure=False, kinds=(Table,)))
-    return Search(measure, leveled, ask, levels, steps, price, usual * (OF_AVERAGES if averaged else 1) + noise)
+    return Search(measure, leveled, ask, levels, steps, price, usual * (OF_AVERAGES if averaged else 1))
+
+
+def _largest_level(rho: Fraction) -> int:
+    """Returns the level of the largest norm with noise that can be drawn at a price: no larger one is looked for."""
+    most = floor(LARGEST_VARIANCE * 2 * rho / (FULL * FULL))
+    if most < 2:
+        raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
+    return most.bit_length() - 1
 
 
 def _cells(request: Request) -> int:

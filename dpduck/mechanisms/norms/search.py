@@ -40,14 +40,15 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
 def found_level(search: Search, door: Door) -> int:
     """Returns the level that a binary search ends at: the least that seems to have few units above it.
 
-    It asks at most `steps` times, whatever it hears. At the last level there are no units above.
+    It asks at most `steps` times, whatever it hears. At the last level there are no units above, or noise for a larger
+    norm could not be drawn.
     """
     low, high = 0, search.levels
     while low < high:
         middle = (low + high) // 2
         ask = Ask(search.ask.scan, Table(_above(middle, search.levels)), Noise(NoiseKind.GAUSSIAN, search.noise))
         door.admit(ask, search.ask)
-        if int(door.answer(ask)[0][0]) <= search.most:
+        if int(door.answer(ask)[0][0]) <= search.threshold(high - low):
             high = middle
         else:
             low = middle + 1

@@ -175,6 +175,18 @@ def test_known_answers_leave_weighed_people_out(trips: Clinic) -> None:
         trips.rows("FROM dp_known('SELECT day, count(*) AS n FROM trips GROUP BY day')")
 
 
+def test_intervals_with_a_norm_are_counts_of_their_own(trips: Clinic) -> None:
+    """Several intervals of one column are measured together without a norm alone. False alarms: below 1e-13."""
+    for norm in (str(MOST), "'private'"):
+        clause = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 50, max_norm_contributed = {norm}) "
+        asked = [f"count(*) FILTER (WHERE day BETWEEN {low} AND {high})" for low, high in ((0, 9), (5, 29))]
+        (row,) = trips.dp(clause + ", ".join([*asked, *(f"dp_stderr({one})" for one in asked)]) + " FROM trips")
+        exact = trips.rows(f"SELECT {', '.join(asked)} FROM trips WHERE person IS NOT NULL")[0]
+        for answer, truth, error in zip(row[:2], exact, row[2:], strict=True):
+            assert norm == "'private'" or abs(answer - truth) <= 8 * error
+            assert answer + 8 * error >= 0 and answer <= truth + 8 * error
+
+
 REFUSED = {
     "(epsilon = 1, max_norm_contributed = 4)": "a price with a delta or in rho",
     "(rho = 1, max_norm_contributed = 101)": "at most 100",
