@@ -21,6 +21,7 @@ from dpduck.trusted.private.contributions import KEY, Contribution, Crowds, key_
 from dpduck.trusted.private.counting_stage import cells_sql, cut_sql, stage_sql
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.weighing import light_rows
 from dpduck.trusted.rows import binning, reader
 from dpduck.trusted.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
 from dpduck.trusted.rows.plain import plain_number
@@ -210,10 +211,19 @@ def _answer(
 
     with counted(
         cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, {}, cut,
-        ranked=Ranked(reading.job, lambda scan: packed_rows(replace(reading, scan=scan))),
+        ranked=_ranked(reading),
     ) as found:  # fmt: skip
         sql, second, given = found
         return reader.columns(second, sql, given)
+
+
+def _ranked(reading: Reading) -> Ranked | None:
+    """Returns the rows of the units that may have to be ranked, or weighed; None where these are not told apart."""
+    job = reading.job
+    few = None if not any(one.norm for one in job.aggregates) else light_rows(job.aggregates)
+    if job.levels or few == 0:
+        return None
+    return Ranked(job, lambda scan: packed_rows(replace(reading, scan=scan)), few)
 
 
 def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:

@@ -38,7 +38,16 @@ from dataclasses import replace
 
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
-from dpduck.trusted.private.contributions import KEY, ORDER, UNIT, Contribution, Crowds, Known, bounded_rows_sql
+from dpduck.trusted.private.contributions import (
+    KEY,
+    ORDER,
+    UNIT,
+    UNIT_HASH,
+    Contribution,
+    Crowds,
+    Known,
+    bounded_rows_sql,
+)
 from dpduck.trusted.private.weighing import levels_sql, unit_columns, weighed_sql
 from dpduck.trusted.rows.orders import CROWDED
 from dpduck.values.errors import InternalError
@@ -88,6 +97,8 @@ def stage_sql(
             checked, crowds = _in_groups_sql(checked, list(cells), groups), None
             known = None if known is None else Known(True, False, known.crowded)
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+        if weighed and crowds is not None:
+            return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     if weighed or levels is not None:
         return _weighed_sql(checked, list(cells), aggregates, levels)
@@ -164,6 +175,32 @@ def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
         f"LEFT JOIN ({before}) USING ({UNIT}){where_sql([f'dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}'])}"
     )
+
+
+def _told_apart_sql(
+    rows_sql: str,
+    crowds: Crowds,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    used: Sequence[str],
+    max_rows: int,
+) -> str:
+    """Returns one row per occupied cell, where the units that may have to be weighed are known.
+
+    All others have at most weighing.light_rows rows, no more than max_rows, and are counted whole. crowds: of rows that
+    were checked, as rows_sql are.
+    """
+    none = f"SELECT * FROM ({rows_sql}) WHERE FALSE"
+    crowded = bounded_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
+    others = f"SELECT * FROM ({rows_sql})"
+    if crowds.table:
+        others += f" ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
+    columns = unit_columns(aggregates, by_unit(aggregates))
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    light = f"SELECT {', '.join([*cells, *columns])} FROM ({others}){grouping}"
+    units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({crowded}) GROUP BY {', '.join([*cells, UNIT])}"
+    totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
+    return weighed_sql(units, cells, aggregates, totals, light)
 
 
 def _weighed_sql(

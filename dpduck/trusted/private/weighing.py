@@ -18,6 +18,10 @@ units decide. With g = `shift(N)` public, |y| of a cell is divided by 2^g and ro
 from sum(ceil(|y| / 2^g)^2) = s follows |y|^2 <= 4^g s. A first w comes from a root in doubles of s, and is one less
 where w^2 s is above F^2 floor(N / 4^g). Each number that is squared is cut at `ceiling(N)`: one that is there makes s
 so large that w is 0, as it would without the cut. So s stays below 2^63 for each cell, and no sum overflows.
+
+Units with few rows are counted whole without a look at their cells: a unit with n rows adds at most n times the bound
+of a row in L1, which is no less than |y|, so that it has the weight F where (n bound)^2 <= N. Where the units with more
+rows are known (Crowds), the rows of all others are added up as they are, times F.
 """
 
 from __future__ import annotations
@@ -50,23 +54,36 @@ def _short(norm: int) -> int:
     return norm >> 2 * shift(norm)
 
 
-def weighed_sql(units_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str]) -> str:
+def light_rows(aggregates: Sequence[Contribution]) -> int:
+    """Returns the most rows of units that are surely counted whole; 0 where there is no such number."""
+    if any(one.per_group for one in aggregates):
+        return 0
+    return min(isqrt(one.norm) // one.bound for one in aggregates)
+
+
+def weighed_sql(
+    units_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str], light_sql: str = ""
+) -> str:
     """Returns sums by cell, of units that are weighed.
 
-    units_sql: a row for each unit and cell, with the columns of contribution_sql.by_unit. totals: of
-    contribution_sql.by_cell, over columns that have been multiplied by weights.
+    units_sql: a row for each unit and cell, with the columns of `unit_columns`. totals: of by_weighed_cell, over those
+    columns times weights. light_sql: the same columns of units that are counted whole, by cell.
     """
     numbered = list(enumerate(aggregates))
     squares = ", ".join(f"sum({_square(one, number)}) AS {_sum(number)}" for number, one in numbered)
     roots = ", ".join(f"{_sum(number)}, {_root(one, number)} AS {_weight(number)}" for number, one in numbered)
     weights = ", ".join(f"{_shared(aggregates, number)} AS {_weight(number)}" for number, _ in numbered)
-    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _counted(aggregates))]
+    counted = _counted(aggregates)
+    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in counted)]
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    weighed = f"SELECT {', '.join(columns)} FROM dpduck_cells JOIN dpduck_weights USING ({UNIT})"
+    if light_sql:
+        whole = [*cells, *(f"CAST({name} AS HUGEINT) * {FULL} AS {name}" for _, name in counted)]
+        weighed += f" UNION ALL SELECT {', '.join(whole)} FROM ({light_sql})"
     return (
         f"WITH dpduck_cells AS MATERIALIZED ({units_sql}), dpduck_weights AS (SELECT {UNIT}, {weights} FROM "
         f"(SELECT {UNIT}, {roots} FROM (SELECT {UNIT}, {squares} FROM dpduck_cells GROUP BY {UNIT}))) "
-        f"SELECT {', '.join([*cells, *totals])} FROM (SELECT {', '.join(columns)} FROM dpduck_cells "
-        f"JOIN dpduck_weights USING ({UNIT})){grouping}"
+        f"SELECT {', '.join([*cells, *totals])} FROM ({weighed}){grouping}"
     )
 
 

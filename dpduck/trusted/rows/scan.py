@@ -272,10 +272,14 @@ def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]
 
 @dataclass(frozen=True)
 class Ranked:
-    """A job of which at most so many rows of a unit as it says are kept. rows: writes its rows over another scan."""
+    """A job of which at most so many rows of a unit as it says are kept. rows: writes its rows over another scan.
+
+    few: units with so many rows or fewer are none of those that are looked for; max_rows of the job if not given.
+    """
 
     job: CountingJob
     rows: Callable[[Scan], str]
+    few: int | None = None
 
 
 @contextmanager
@@ -342,7 +346,8 @@ def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, param
         sampled = scan_of(replace(job, source=replace(source, first=first)))
         if not crowds.are_many(cursor, _units_sql(sampled), count, parameters):
             return None
-    crowded = crowds.put_crowds(cursor, _units_sql(scan), count, job.max_rows, parameters)
+    few = job.max_rows if ranked.few is None else min(ranked.few, job.max_rows)
+    crowded = crowds.put_crowds(cursor, _units_sql(scan), count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
     theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON hash({unit}) = {UNIT_HASH}"

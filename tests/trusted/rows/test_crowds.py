@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -108,6 +109,42 @@ def test_each_cell_is_as_if_all_rows_were_ranked(
                         patch.setattr(crowds, "rows_of", lambda *_: 0)
                         assert found == cells(connection, job), (seed, where, max_rows)
     assert len(used) == 32 and None not in used and 0 in used and max(number or 0 for number in used) > 20
+
+
+WEIGHED = (
+    (Contribution("", norm=16),),
+    (Contribution("", norm=900), Contribution('"r0"."score" > 3', norm=2)),
+    (
+        Contribution("", "valued", '"r0"."score"', Fraction(0), Fraction(8), 8, norm=100, shared=True),
+        Contribution("", "sum", '"r0"."score"', Fraction(0), Fraction(8), 8, norm=4000, centre=Fraction(5)),
+    ),
+)
+"""Counts and sums of weighed units, of which some are surely counted whole."""
+
+
+@pytest.mark.parametrize("unit", ["BIGINT", "DATE"])
+def test_light_units_are_counted_as_if_all_were_weighed(
+    connection: duckdb.DuckDBPyConnection, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units that are told apart by their rows have the weights that all have where none is."""
+    used: list[int | None] = []
+    put = crowds.put_crowds
+
+    def watched(*given: Any) -> int | None:
+        used.append(put(*given))
+        return used[-1]
+
+    monkeypatch.setattr(crowds, "put_crowds", watched)
+    make_table(connection, unit, 4, 300)
+    for where in ((), ('"r0"."score" <> 2',)):
+        for max_rows in (2, 50, 400):
+            for aggregates in WEIGHED:
+                job = job_of(unit, max_rows, where, aggregates)
+                found = cells(connection, job)
+                with monkeypatch.context() as patch:
+                    patch.setattr(crowds, "rows_of", lambda *_: 0)
+                    assert found == cells(connection, job), (where, max_rows, aggregates)
+    assert len(used) >= 12 and max(number or 0 for number in used) > 20
 
 
 def test_units_with_too_many_rows_are_all_found(connection: duckdb.DuckDBPyConnection) -> None:
