@@ -190,7 +190,7 @@ def _told_apart_sql(
     All others have at most weighing.light_rows rows, no more than max_rows, and are counted whole. crowds: of rows that
     were checked, as rows_sql are.
     """
-    none = f"SELECT * FROM ({rows_sql}) WHERE FALSE"
+    none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bounded_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
     others = f"SELECT * FROM ({rows_sql})"
     if crowds.table:
