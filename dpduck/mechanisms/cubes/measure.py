@@ -130,6 +130,14 @@ def _recover(
         measured[number] = [measured_answers(plan, one) for one in drawn]
 
 
+def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> Scan:
+    """Returns the scan of a measure's tables, the first of which has this number among the job's."""
+    tables, bounds = range(first, first + measured.measure.tables), measured.bounds
+    if bounds.are_plain:
+        return Scan(job, bounds.all_cells, tables)
+    return Scan(job, bounds.all_cells, tables, bounds.one_cell, bounds.squared, len(job.attributes))
+
+
 @dataclass(frozen=True)
 class MeasureAsks:
     """The asks of one measure: for tables that add up, or, set by set, for distinct values or chosen buckets."""
@@ -162,7 +170,7 @@ def asked(found: CubePlan) -> list[MeasureAsks]:
             elif one.choices:
                 groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
             else:
-                scan = one.scan(counted.job, first)
+                scan = scan_of(one, counted.job, first)
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
             first += one.measure.tables

@@ -16,7 +16,6 @@ from dpduck.frontend.select.request import CHOICE, TREE, Question, Request, Targ
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures, contribution_of, matrix_of
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import weighed_measures
-from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.released_rows import range_workload
 from dpduck.planning.budgets import FINE, price_for, raised
 from dpduck.planning.choose import plan_workload
@@ -33,10 +32,8 @@ from dpduck.planning.ranges.buckets import (
 )
 from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
 from dpduck.planning.recovery.recover import recover, recover_linearly, recover_sets, treated
-from dpduck.trusted.ask import Scan
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import FULL
-from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -89,13 +86,6 @@ class MeasurePlan:
     def unit_bound(self) -> int:
         """Returns what one unit adds to all cells at most."""
         return self.bounds.all_cells
-
-    def scan(self, job: CountingJob, first: int) -> Scan:
-        """Returns the scan of its tables, the first of which has this number among the job's."""
-        tables, bounds = range(first, first + self.measure.tables), self.bounds
-        if bounds.are_plain:
-            return Scan(job, bounds.all_cells, tables)
-        return Scan(job, bounds.all_cells, tables, bounds.one_cell, bounds.squared, len(job.attributes))
 
     @property
     def plan(self) -> AnyPlan:
@@ -224,13 +214,30 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
     by_group = measure.operand is not None and bool(measure.operand.per_group)
     if not measure.added or not (by_group or measure.squared_norm):
         return plain_bounds(bound)
-    job = counting_job(request, [contribution_of(measure)])
-    if measure.squared_norm and not job.tells_keys_apart:
+    apart = tells_keys_apart(request.question)
+    if measure.squared_norm and not apart:
         raise Refusal(
             "max_norm_contributed is of groups, and a key of this statement puts several values into one",
             accepted="GROUP BY columns that have a DOMAIN, or the statement without max_norm_contributed",
         )
-    return UnitBounds(job.unit_bounds[0], job.cell_bounds[0], job.squared_bounds[0])
+    if not apart:
+        return plain_bounds(bound)
+    contribution = contribution_of(measure)
+    one_cell = min(bound, contribution.unit_bound(rows, 1))
+    return UnitBounds(bound, one_cell, contribution.squared_bound(rows, cells))
+
+
+def tells_keys_apart(question: Question) -> bool:
+    """Tells whether any two combinations of source values differ in some key, or are dropped.
+
+    Trusted code asks the same of what it counts (jobs.CountingJob), and refuses other bounds.
+    """
+    told: set[int] = set()
+    for key in question.keys:
+        kept = [code for code in key.codes if code >= 0]
+        if not key.row_sql and len(set(kept)) == len(kept):
+            told.update(key.sources)
+    return told >= set(range(len(question.sources)))
 
 
 def _cells_of(question: Question, measure: Measure) -> int:

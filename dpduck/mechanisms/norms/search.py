@@ -7,6 +7,7 @@ from math import sqrt
 
 import numpy as np
 
+from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import measured_plan, recovered
 from dpduck.mechanisms.cubes.recover import answers_of, error_laws, wholes
@@ -29,7 +30,7 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
     job = replace(proposal.job, aggregates=tuple(contribution_of(one.measure) for one in plan.measures))
     tables = []
     for number, one in enumerate(plan.measures):
-        scan = one.scan(job, number)
+        scan = scan_of(one, job, number)
         asks = [Ask(scan, Table(query), noise) for query, noise in noisy_queries(measured_plan(one.plan))]
         for ask in asks:
             door.admit(ask, proposal.answers)

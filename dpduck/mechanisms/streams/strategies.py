@@ -21,6 +21,7 @@ import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
+from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, UnitBounds, amount_of, noise_of, unit_bounds
 from dpduck.mechanisms.cubes.recover import is_whole
@@ -249,7 +250,7 @@ def asks_of(stream: StreamRequest, plan: StreamPlan) -> list[StreamAsk]:
     job = counting_job(stream.request, [contribution_of(one.measure) for one in cube.measures])
     found: list[StreamAsk] = []
     for one in cube.measures:
-        scan = one.scan(job, first)
+        scan = scan_of(one, job, first)
         noises: dict[Fraction, Noise] = {}
         for measurement in plan_of(one).measurements:
             factors: dict[int, Factor] = {stream.axis: plan.axis.factor}

@@ -15,6 +15,7 @@ import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
 from dpduck.frontend.select.request import Request
+from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.norms import NORMS
@@ -187,7 +188,7 @@ def test_no_other_answers_are_admitted(trips: Clinic) -> None:
     plan = at_norms(proposal.request, (64,))
     (measured,) = plan.measures
     job = replace(proposal.job, aggregates=(contribution_of(measured.measure),))
-    scan, cells = measured.scan(job, 0), Table(KroneckerQuery((0,), (IdentityFactor(GROUPS),)))
+    scan, cells = scan_of(measured, job, 0), Table(KroneckerQuery((0,), (IdentityFactor(GROUPS),)))
     noise = Noise(NoiseKind.GAUSSIAN, Fraction(measured.bounds.squared) / (2 * (1 - SEARCH)))
     admitted(proposal, Ask(scan, cells, noise))
     wrong = {
