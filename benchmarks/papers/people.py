@@ -1,16 +1,16 @@
 """People with several rows: the best MAX ROWS, the best public norm and a private norm, over real and made tables.
 
 Through SQL, from the table to the answer: one statement at a time, at (epsilon, 1e-6), with a generous MAX ROWS in the
-policy. A statement's error is the median over its groups, by their rows, of |answer - truth| over the truth, and of
-averages of |answer - truth|; it is the mean over DRAWS releases. "Rows" is the best max_rows_contributed, and "norm"
-the best max_norm_contributed, of a grid, chosen by the very error that is shown: nobody could choose so well.
+policy. A group's error is |answer - truth| over the truth, and of averages |answer - truth|. A statement's error is the
+median over its groups, by their rows, and the mean over DRAWS releases. "Rows" is the best max_rows_contributed of a
+grid, and "norm" the best max_norm_contributed. The error that is shown chooses them: nobody could choose so well.
 "Private" is max_norm_contributed = 'private': everything is paid for out of the same price.
 
 Gates, of geometric means over statements: private at most 1.3 times the best norm for counts, sums and persons, and 2
-times for averages; the best norm at most 0.7 times the best rows for counts, and 0.35 times for averages.
-Traps avoided: truths are of the whole table, so that what bounds leave out is an error; the same statements for all;
-groups without rows have no relative error and are left out for all alike. Needs ../shared/data or $DPDUCK_DATA for the
-tables of others; without it, made tables alone.
+times for averages. The best norm is at most 0.7 times the best rows for counts, and 0.35 times for averages.
+Traps avoided: truths are of the whole table, so that rows beyond a bound are an error. All bounds have the same
+statements. Groups without rows have no relative error and are left out for all alike. Tables of others need
+../shared/data or $DPDUCK_DATA.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def main() -> int:
 
 
 def gates(ratios: dict[str, list[tuple[float, float]]]) -> int:
-    """Prints geometric means; 1 where a gate is missed."""
+    """Prints geometric means. Returns 1 where a gate is missed."""
     most = {"counts": (0.7, 1.3), "persons": (1.0, 1.3), "averages": (0.35, 2.0), "sums": (0.7, 1.3)}
     missed = False
     for kind, found in ratios.items():

@@ -56,7 +56,7 @@ def uniform_parameter(
 ) -> Fraction:
     """Returns the one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
 
-    squared_bound: the most that squares of what a unit adds add up to, where each answer is of one cell.
+    squared_bound: a unit's squared L2 sensitivity, where each answer is of one cell.
 
     >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
     Fraction(12, 1)

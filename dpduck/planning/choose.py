@@ -137,7 +137,7 @@ def plan_workload(
     strategy: 'auto', or a name of a candidate, which is then the only plan. budgets: 'optimal' or 'uniform';
     'shares' of the strategy 'marginals' alone.
     rivals: whether other candidates are planned, too, where one marginal is asked and identity is known to win.
-    squared_bound: the most that squares of what a unit adds to cells add up to; unit_bound^2 if not given.
+    squared_bound: a unit's squared L2 sensitivity over the cells, unit_bound^2 if not given.
     """
     _require_known(workload, strategy, budgets, consistency)
     problem = PlanningProblem(

@@ -146,8 +146,7 @@ class PlanningProblem:
 
     amount: epsilon for Laplace, rho for Gaussian noise. unit_bound: rows of one privacy unit that the answers see.
     planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
-    squared_bound: the most that squares of what a unit adds to the cells of all attributes add up to; unit_bound^2 if
-        not given.
+    squared_bound: a unit's squared L2 sensitivity over the cells of all attributes, unit_bound^2 if not given.
     """
 
     workload: MarginalWorkload

@@ -45,8 +45,8 @@ class Scan:
     job: what is counted, for the function that counts it. l1: of what a unit adds to the tables; by the L2 norm it is
     never more. The door compares all bounds with the job's own before the charge.
     tables: the tables of one aggregate among those of the job, which share these bounds.
-    most: of what a unit adds to one cell of all attributes, all these tables together; None for l1.
-    squared: the most that squares of what a unit adds to these cells add up to; None for l1 * most.
+    most: a unit's L1 norm in one cell of all attributes, all these tables together, l1 if None.
+    squared: a unit's squared L2 norm over these cells, l1 * most if None.
     attributes: how many the job has, where `most` is given.
     """
 
@@ -74,10 +74,10 @@ class Table(Query[tuple[IntegerArray, ...]]):
     """An integer operator on every table of the scan. Answer: an array for each of them, shape query.shape.
 
     A unit adds l1 in all, so the answers move by l1 times the largest norm of a column of the operator: tables of one
-    aggregate cost as much as one. Answers that are of one cell each move by less in the L2 norm: with at most l1 in
-    all and at most `most` in one cell, squares add up to l1 * most, times two norms of the operator, and to `squared`
-    times its squared column norm. That holds of no other operator, not even of margins: a unit that is once in each of
-    m cells moves their total by m.
+    aggregate cost as much as one. Answers that are of one cell each move by less in the L2 norm. With at most l1 in all
+    and at most `most` in one cell, squares add up to l1 * most, times two norms of the operator. They add up to
+    `squared` times its squared column norm, too. That holds of no other operator, not even of margins: a unit that is
+    once in each of m cells moves their total by m.
     """
 
     query: KroneckerQuery
@@ -88,15 +88,15 @@ class Present(Query[IntegerArray]):
     """How many values of the scan's last attribute each cell holds. values: how many that attribute has.
 
     A row makes or unmakes one presence, so that m rows change m at most. A cell's answer is one of 0 .. values with and
-    without a unit, so that the answers of all cells together move by no more than values times cells. Squares of what
-    moves add up to no more than all of it times the most of one cell.
+    without a unit, so that the answers of all cells together move by no more than values times cells. Squares
+    of the moves add up to no more than their sum times the largest.
     """
 
     query: KroneckerQuery
     values: int
 
     def bound(self, rows: int) -> int:
-        """Returns the L1 norm of what a unit of so many rows moves."""
+        """Returns the L1 sensitivity of all answers to a unit of so many rows."""
         return min(rows, self.values * prod(self.query.shape))
 
     def cell_bound(self, rows: int) -> int:
@@ -278,7 +278,7 @@ class Within(Query[None]):
     """A family of asks of which some are declared later, by what was answered meanwhile, for `limit` in all.
 
     kinds: of the queries that may be declared. weighed: whether they are of the family's job with norms, which were
-    not known before; then nothing is counted until they are.
+    not known before. Nothing is counted until the norms are known.
     """
 
     limit: Fraction

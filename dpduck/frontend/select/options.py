@@ -222,9 +222,9 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
     if treatment.strategy.casefold() not in ("auto", "i", "identity") or request.question.has_ranges:
         what = "with max_norm_contributed each cell of all keys is measured"
         raise refusal(place, what, "GROUP BY of columns, with strategy = 'identity' or none")
-    if options.reuse or treatment.moves or options.form != "sets":
-        what = "reuse, nonnegative, form = 'cells' and linear programs do not go with max_norm_contributed"
-        raise refusal(place, what, "the statement without them, greatest(n, 0) in the select list")
+    if options.reuse or treatment.moves or treatment.integer or options.form != "sets":
+        what = "reuse, nonnegative, integer, form = 'cells' and linear programs do not go with max_norm_contributed"
+        raise refusal(place, what, "the statement without them; greatest(n, 0) or round(s) in the select list")
 
 
 def _selection(given: Given) -> SelectionOptions | None:

@@ -248,8 +248,8 @@ class Treatment:
     quantile_intervals: whether chosen quantiles pay for intervals. It is no part of the digest where they do.
     evenly: whether the error of the worst cell is minimized, not the sum of all errors. It is no part of the digest
         where it is false.
-    norm: the most that a unit's counts may have as their L2 norm, in rows at their bound; a unit above it is weighed
-        down. None for no such bound; it is then no part of the digest.
+    norm: the largest L2 norm of a unit's counts, in rows at their bound. A unit above it is weighed down. Without such
+        a bound it is None, and no part of the digest.
     finds_norm: whether norms are found in the statement, for a part of its price. It is no part of the digest where it
         is false.
     sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are

@@ -105,9 +105,9 @@ class Measure:
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction) or 'distinct' (values present).
-    share: its part of the statement's price. squared_norm: the most that squares of what a unit adds, in integers, may
-        add up to; a unit above it is weighed down, and all is measured in parts of 1/FULL. 0 for no such bound.
-    centre: what is taken off each value of a sum.
+    share: its part of the statement's price. squared_norm: the largest sum of the squares of the integers that
+        a unit adds, 0 for any. A unit above it is weighed down, and all is measured in parts of 1/FULL.
+    centre: is subtracted from each value of a sum.
     """
 
     form: str
@@ -123,7 +123,7 @@ class Measure:
 
     @property
     def operand_step(self) -> Fraction:
-        """Returns the worth of one integer of a sum; 1 of a count."""
+        """Returns the worth of one integer of a sum. An integer of a count is worth 1."""
         return self.operand.step if self.form == "sum" and self.operand is not None else Fraction(1)
 
     @property
@@ -172,7 +172,7 @@ class Measure:
 class Use:
     """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none.
 
-    also: what it takes from another one; of an average, the sum beside the count.
+    also: the part from another measure. Of an average this is the sum beside the count.
     """
 
     measure: int
@@ -201,7 +201,7 @@ def choose_measures(
     weights: one for each aggregate, or none for equal weights.
     rule: says which quantiles are chosen, and which come from a tree.
     unit: the most rows of a unit, and the cells that they may fall into. Measures are chosen as if it had one row, so
-    that a stored release is read as it was made; shares go by what it moves.
+    that a stored release is read as it was made. Shares go by a unit's norm.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
@@ -221,7 +221,7 @@ def choose_measures(
 
 
 def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
-    """Returns the square of what a unit moves, in the norm of the noise, over that of as many rows in one cell."""
+    """Returns a unit's squared sensitivity, in the norm of the noise, over that of as many rows in one cell."""
     rows, cells_of = unit
     whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)

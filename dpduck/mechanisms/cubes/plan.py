@@ -60,7 +60,7 @@ class UnitBounds:
 
     @property
     def are_plain(self) -> bool:
-        """Tells whether one cell may have all of it."""
+        """Tells whether a unit may add all to one cell."""
         return self == plain_bounds(self.all_cells)
 
 
@@ -73,7 +73,7 @@ def plain_bounds(unit_bound: int) -> UnitBounds:
 class MeasurePlan:
     """A measure with its candidates, the chosen one first.
 
-    bounds: what one unit adds to its tables at most.
+    bounds: of one unit's part in its tables.
     choices: how a quantile and both ends of its interval are chosen, for which nothing else is measured.
     """
 
@@ -171,7 +171,7 @@ def plans_at(
 ) -> CubePlan:
     """Plans of every measure that together may cost this epsilon or rho. rivals: see plan_workload.
 
-    measures: what is measured; chosen if not given.
+    measures: are chosen if not given.
 
     Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
     """
@@ -230,7 +230,7 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
 def tells_keys_apart(question: Question) -> bool:
     """Tells whether any two combinations of source values differ in some key, or are dropped.
 
-    Trusted code asks the same of what it counts (jobs.CountingJob), and refuses other bounds.
+    Trusted code asks the same of its job (jobs.CountingJob), and refuses other bounds.
     """
     told: set[int] = set()
     for key in question.keys:

@@ -319,7 +319,7 @@ def _laws_of(found: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
 def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
     """Returns the law of each grouping set's noise; of ranges, the law of the cell with the largest variance.
 
-    more: variance of what is done to an answer afterwards.
+    more: the variance that later steps add.
     """
     if not weights:
         return ()

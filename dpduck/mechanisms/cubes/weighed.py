@@ -1,8 +1,8 @@
 """The measures of a statement with max_norm_contributed: each is of units that are weighed down to a norm.
 
 A count has a norm in rows. A sum has one in the units of its column, or in rows at its bound. An average is a count of
-values and the sum of their distances from a centre: both have norms, and a unit has one weight for the two, so that
-what is missing in one is missing in the other. Sums and counts of the same column come from these two. Answers are in
+values and the sum of their distances from a centre. Both have norms, and a unit has one weight for the two: the same
+rows are missing in both. Sums and counts of the same column come from these two. Answers are in
 parts of 1/FULL. Shares of the price go by `aggregate_weights` alone.
 """
 
@@ -26,7 +26,7 @@ Column = tuple[str, Operand]
 
 
 def weighed_measures(aggregates: Sequence[Aggregate], treatment: Treatment) -> Measures:
-    """Returns the measures of a statement with a norm, and what each aggregate takes from them."""
+    """Returns the measures of a statement with a norm, and each aggregate's use."""
     operands = list(dict.fromkeys(one.operand for one in aggregates if one.operand is not None and one.operand.sql))
     norms, centres = _of_each(treatment.sum_norms, operands), _of_each(treatment.centers, operands)
     norm, weights = treatment.norm or Fraction(1), treatment.aggregate_weights or (Fraction(1),) * len(aggregates)
@@ -57,7 +57,7 @@ def weighed_measures(aggregates: Sequence[Aggregate], treatment: Treatment) -> M
 
 
 def _pair(column: Column, norm: Fraction, stated: Fraction | None, centre: Fraction | None) -> tuple[Measure, Measure]:
-    """Returns the count of values and the sum about a centre; stated: the norm of the sum."""
+    """Returns the count of values and the sum about a centre. stated: the norm of the sum."""
     condition, operand = column
     summed = Measure("sum", condition, operand, centre=_on_a_step(centre, operand))
     return _with_norm(Measure("valued", condition, operand), norm, None), _with_norm(summed, norm, stated)
@@ -81,7 +81,7 @@ def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Mea
 
 
 def _use(one: Aggregate, places: dict[Measure, int], first: Measure, second: Measure | None) -> Use:
-    """Returns what an aggregate takes from its count or sum, and from the sum beside the count."""
+    """Returns an aggregate's use of its count or sum, and of the sum beside the count."""
     if second is None:
         weights = (Fraction(1),) if first.form == "valued" else linear_weights(one, first)
         return Use(places[first], tuple(weight / FULL for weight in weights))
@@ -90,7 +90,7 @@ def _use(one: Aggregate, places: dict[Measure, int], first: Measure, second: Mea
 
 
 def _of_each(numbers: Sequence[Fraction], operands: Sequence[Operand]) -> dict[Operand, Fraction]:
-    """Returns the number of each summed column; one number is that of all."""
+    """Returns the number of each summed column. A single number serves all columns."""
     if numbers and len(numbers) not in (1, len(operands)):
         raise Refusal(
             f"{len(numbers)} numbers for {len(operands)} summed columns",

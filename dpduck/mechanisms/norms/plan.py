@@ -1,8 +1,8 @@
-"""Plans a statement whose norms are not known yet: what the search costs, and what is left for the answers.
+"""Plans a statement before its norms are known: the price of the search, and the rest for the answers.
 
 Each measure has its own norm, which is looked for among powers of two of squared norms. SEARCH of its price pays for
 the search: a binary search asks how many units are above a norm, each time with the same noise. The rest pays for the
-answers at the norm that was found. Both prices are known before; which norm is found is not.
+answers at the norm that was found. Both prices are known before the charge, and the norm is not.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SEARCH = Fraction(1, 20)
 
 UNITS = 0.8
 """At the best norm, units above it count for so much, times cells over the root of twice the price. A larger norm would
-lose less than its noise adds: what a unit counts for is what it loses with each step of the norm, and sqrt(2/pi), about
-0.8, is the mean size of noise in its standard errors."""
+save less bias than its noise adds. A unit counts for its loss with each step of the norm, and sqrt(2/pi), about 0.8, is
+the mean size of noise in its standard errors."""
 
 LARGEST_SPREAD = 8
 """A unit counts for the fourth root of the cells at most, and for no more than this: noise of the search goes by it."""
@@ -47,14 +47,14 @@ FAR, FEW_LEVELS = 3, 4
 """Standard errors of the search's noise that are added while more levels than these few are left."""
 
 OF_AVERAGES = 3
-"""So many times more units may be above a norm of an average: what is missing in its count is missing in its sum."""
+"""So many times more units may be above a norm of an average: the same rows are missing in its count and its sum."""
 
 
 @dataclass(frozen=True)
 class Search:
     """The search for the norm of one measure. levels: powers of two of the squared norm, from 1 to the most of a unit.
 
-    steps: of the binary search, at most. price: of all of them. most: what units above the norm may count for, where
+    steps: of the binary search, at most. price: of all steps. most: units above the norm may count for so much, where
     there is no noise.
     """
 
@@ -72,7 +72,7 @@ class Search:
         return self.steps * self.job.spread**2 / (2 * self.price)
 
     def threshold(self, levels: int) -> float:
-        """Returns what units above a norm may seem to count for, where so many levels are left to choose from.
+        """Returns how much units above a norm may seem to count for, where so many levels are left.
 
         A norm that is far too large costs without bound: while many levels are left, noise alone shall not lead there.
         """

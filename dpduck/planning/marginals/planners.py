@@ -210,7 +210,7 @@ def plan_distinct(
 ) -> Plan:
     """Returns a plan of grouping sets that are measured one by one: a row adds a value to one cell of each, or none.
 
-    squared_bound: the most that squares of what a unit adds to a grouping set add up to.
+    squared_bound: a unit's squared L2 sensitivity in one grouping set.
     """
     parameter = uniform_parameter(noise, len(workload.marginals), amount, unit_bound, squared_bound)
     return Plan(

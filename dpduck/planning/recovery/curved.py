@@ -266,7 +266,7 @@ def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind
 
 @dataclass(frozen=True)
 class Noisy:
-    """Noisy numbers, a cell each. stderrs: of the noise. step: what one integer of it is worth."""
+    """Noisy numbers, a cell each. stderrs: of the noise. step: the worth of one integer of noise."""
 
     answers: FloatArray
     stderrs: FloatArray
@@ -277,7 +277,7 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
     """Returns averages from counts N and sums S of distances from a centre c, whose noises are independent.
 
     The answer is c + S/N. Its interval has all r for which S - r N is within the margin of its own noise, of variance
-    v_S + r^2 v_N, so that it covers the average however few rows there are. It is cut at the bounds of the values.
+    v_S + r^2 v_N. So it covers the average however few rows there are. It is cut at the bounds of the values.
     """
     low, high = (end - centre for end in bounds)
     counts, total = rows.answers, sums.answers

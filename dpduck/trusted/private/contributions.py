@@ -44,9 +44,9 @@ class Contribution:
     low, high, steps: the value's public bounds and K. degree, rest: of moments.
     reach: how far from 0 the value is at most, where that is known. stepped: whether value_sql is of steps already.
     per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
-    norm: the most that squares of what a unit adds to all cells may add up to; a unit above it is weighed down
-        (private/weighing.py), and all is counted in parts of 1/FULL. 0 for none, so that every unit is counted whole.
-    centre: of a sum, what is taken off each value. shared: whether a unit has one weight for this and the next one.
+    norm: a unit's largest squared L2 norm over all cells, 0 for any. A unit above it is weighed down
+        (private/weighing.py), and all is counted in parts of 1/FULL.
+    centre: of a sum, is subtracted from each value. shared: whether a unit has one weight for this and the next one.
     """
 
     condition: str
@@ -119,9 +119,9 @@ class Contribution:
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
     def squared_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that squares of what a unit adds to so many cells, once to each or more often, add up to.
+        """Returns a unit's largest squared L2 norm over so many cells, with rows once in each or more often.
 
-        Squares add up to no more than all numbers together times the largest of them.
+        Squares add up to no more than the sum of all numbers times the largest number.
         """
         by_cells = self.unit_bound(rows, cells) * self.unit_bound(rows, 1)
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells

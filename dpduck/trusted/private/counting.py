@@ -218,7 +218,7 @@ def _answer(
 
 
 def _ranked(reading: Reading) -> Ranked | None:
-    """Returns the rows of the units that may have to be ranked, or weighed; None where these are not told apart."""
+    """Returns the rows of the units that may have to be ranked, or weighed. None: these units are not told apart."""
     job = reading.job
     few = None if not any(one.norm for one in job.aggregates) else light_rows(job.aggregates)
     if job.levels or few == 0:

@@ -80,8 +80,8 @@ def stage_sql(
 
     cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
     given the number of units of each cell comes last, or without a unit that of its rows. known: of prepared rows.
-    crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see jobs.CountingJob; one row a
-    level then.
+    crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see
+    jobs.CountingJob. There is one row a level then.
     """
     by_group = any(aggregate.per_group for aggregate in aggregates)
     weighed = any(aggregate.norm for aggregate in aggregates)

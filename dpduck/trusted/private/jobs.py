@@ -75,10 +75,10 @@ class CountingJob:
     copies: without unit_sql, the most rows that the joins with public tables make of one.
     prepared: of prepared rows, which joins repeat no more than once. elsewhere: the engine that has the rows.
     periods: where units are by period, which rows are read; a unit is then one unit_sql's rows of one of them.
-    levels: where it is above 0, units are counted in place of rows, each at one level: how many of the powers of two
-        from 1 to 2^(levels - 1) the squares of what it adds to all cells add up to more than. There is one aggregate.
-    spread: with levels, the most that a unit counts for: as often as its norm fits into what it adds in all, at most
-        so often, and at least once.
+    levels: where it is above 0, units are counted in place of rows, each at one level. The level is the number of
+        powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
+    spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
+        at least once.
     """
 
     from_sql: str
@@ -140,7 +140,7 @@ class CountingJob:
 
     @property
     def squared_bounds(self) -> tuple[int, ...]:
-        """Returns the most that squares of what one unit adds to all cells of the attributes add up to."""
+        """Returns one unit's largest squared L2 norm over all cells of the attributes, of each aggregate's tables."""
         if self.levels or not self.tells_keys_apart:
             return tuple(bound * bound for bound in self.unit_bounds)
         cells = prod(key.domain.size for key in self.keys)

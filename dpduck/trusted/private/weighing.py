@@ -10,8 +10,8 @@ Proof. w is a function of the unit's own integers, so every other unit has the s
 same. The unit itself adds w(y) y. Its squared norm is w^2 |y|^2, which the rule bounds for every y.
 
 So Gaussian noise of parameter sigma^2 costs F^2 N / (2 sigma^2) of rho, whatever the most rows of a unit are. Answers
-are in parts of 1/F. Two aggregates may share a weight, the smaller of theirs: it is within both norms. Then what an
-average misses is missing in its count and in its sum.
+are in parts of 1/F. Two aggregates may share a weight, the smaller of theirs: it is within both norms. Then the count
+and the sum of an average miss the same rows.
 
 How the rule is kept. All is computed in whole numbers: a sum of doubles depends on the order of its parts, which other
 units decide. With g = `shift(N)` public, |y| of a cell is divided by 2^g and rounded up, and N by 4^g and rounded down:
@@ -19,9 +19,9 @@ from sum(ceil(|y| / 2^g)^2) = s follows |y|^2 <= 4^g s. A first w comes from a r
 where w^2 s is above F^2 floor(N / 4^g). Each number that is squared is cut at `ceiling(N)`: one that is there makes s
 so large that w is 0, as it would without the cut. So s stays below 2^63 for each cell, and no sum overflows.
 
-Units with few rows are counted whole without a look at their cells: a unit with n rows adds at most n times the bound
-of a row in L1, which is no less than |y|, so that it has the weight F where (n bound)^2 <= N. Where the units with more
-rows are known (Crowds), the rows of all others are added up as they are, times F.
+Units with few rows are counted whole without a look at their cells. A unit with n rows adds at most n times the bound
+of a row in L1, which is no less than |y|. So it has the weight F where (n bound)^2 <= N. Where the units with more rows
+are known (Crowds), the rows of all others are added up as they are, times F.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _short(norm: int) -> int:
 
 
 def light_rows(aggregates: Sequence[Contribution]) -> int:
-    """Returns the most rows of units that are surely counted whole; 0 where there is no such number."""
+    """Returns the most rows of units that are surely counted whole, 0 where there is no such number."""
     if any(one.per_group for one in aggregates):
         return 0
     return min(isqrt(one.norm) // one.bound for one in aggregates)
@@ -147,7 +147,7 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
 
 
 def _added(aggregate: Contribution, number: int) -> str:
-    """Returns how far from 0 what a unit adds to a cell is."""
+    """Returns SQL of the distance of a unit's integer in a cell from 0."""
     if aggregate.form == "count":
         return f"CAST(dpduck_rows_{number} AS HUGEINT)"
     if aggregate.form == "valued":
@@ -160,7 +160,7 @@ def _added(aggregate: Contribution, number: int) -> str:
 
 
 def _square(aggregate: Contribution, number: int) -> str:
-    """Returns the square of what a unit adds to a cell, rounded up in units of 2^g."""
+    """Returns SQL of the square of a unit's integer in a cell, rounded up in units of 2^g."""
     added, places = _added(aggregate, number), shift(aggregate.norm)
     if places:
         added = f"({added} + {(1 << places) - 1}) // {1 << places}"

@@ -274,7 +274,7 @@ def _select(outputs: Mapping[str, str], from_sql: str, conditions: Sequence[str]
 class Ranked:
     """A job of which at most so many rows of a unit as it says are kept. rows: writes its rows over another scan.
 
-    few: units with so many rows or fewer are none of those that are looked for; max_rows of the job if not given.
+    few: units with more rows are looked for, max_rows of the job if not given.
     """
 
     job: CountingJob
