@@ -97,6 +97,23 @@ def largest_moves(connection: duckdb.DuckDBPyConnection, statement: str, units: 
     return [(move, one.unit_bound * n) for move, one, n in zip(moves, found.measures, times, strict=True)]
 
 
+def moves_beyond_norms(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[int, list[str]]:
+    """How many pairs of answers are compared, and each move that is beyond a norm of its ask."""
+    found = plan_of(connection, statement)
+    whole = exact_answers(connection, found)
+    compared, beyond = 0, []
+    for _ in neighbours(connection, [1, 9, 17]):
+        for (ask, before), (_, after) in zip(whole, exact_answers(connection, found), strict=True):
+            norms, moved = norms_of(ask), np.abs(before - after)
+            compared += 1
+            if norms is None:
+                beyond.append("an ask without norms")
+                continue
+            sizes = (moved.sum(), (moved * moved).sum(), moved.max())
+            beyond += [f"{size} of {norm}" for size, norm in zip(sizes, norms, strict=True) if size > norm]
+    return compared, beyond
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("aggregates", AGGREGATES)
 def test_no_unit_moves_a_table_by_more_than_is_claimed(stays: duckdb.DuckDBPyConnection, aggregates: str) -> None:
@@ -131,7 +148,10 @@ def test_no_unit_moves_an_answer_by_more_than_is_priced(
     if "text" in aggregates and strategy != "auto":
         return  # values present are measured by themselves
     option = "" if strategy == "auto" else f", strategy = '{strategy}'"
-    _require_within_norms(stays_in_rho, f"{GAUSSIAN.format(option)}{aggregates} FROM stays GROUP BY sex, ward")
+    statement = f"{GAUSSIAN.format(option)}{aggregates} FROM stays GROUP BY sex, ward"
+    compared, beyond = moves_beyond_norms(stays_in_rho, statement)
+    assert compared >= 3
+    assert beyond == []
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -142,20 +162,9 @@ def test_no_unit_moves_a_weighed_answer_by_more_than_is_priced(
     """The same of units that are weighed, in a cube, over a join and over all rows."""
     clause = GAUSSIAN.format(f", max_norm_contributed = {norm}")
     for rows, group in (ROWS[1], ROWS[0]) if is_by_group(aggregates) else (ROWS[3], ROWS[0]):
-        _require_within_norms(stays_in_rho, f"{clause}{aggregates} {rows} {group}")
-
-
-def _require_within_norms(stays_in_rho: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Compares what each unit moves with the norms of each ask."""
-    found = plan_of(stays_in_rho, statement)
-    whole = exact_answers(stays_in_rho, found)
-    for _ in neighbours(stays_in_rho, [1, 9, 17]):
-        for (ask, before), (_, after) in zip(whole, exact_answers(stays_in_rho, found), strict=True):
-            norms, moved = norms_of(ask), np.abs(before - after)
-            assert norms is not None
-            assert moved.sum() <= norms[0]
-            assert (moved * moved).sum() <= norms[1]
-            assert moved.max() <= norms[2]
+        compared, beyond = moves_beyond_norms(stays_in_rho, f"{clause}{aggregates} {rows} {group}")
+        assert compared >= 3
+        assert beyond == []
 
 
 @pytest.mark.parametrize(

@@ -85,19 +85,25 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, 
     return {code: [found[code, number] for number in range(len(values[0]))] for code in set(codes)}
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_each_cell_is_as_if_all_rows_were_ranked(
-    connection: duckdb.DuckDBPyConnection, unit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Random tables, heavy tails, NULL units, conditions, few and many rows kept: the plain window is the oracle."""
-    used: list[int | None] = []
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """What put_crowds answers, call by call."""
+    answers: list[int | None] = []
     put = crowds.put_crowds
 
     def watched(*given: Any) -> int | None:
-        used.append(put(*given))
-        return used[-1]
+        answers.append(put(*given))
+        return answers[-1]
 
     monkeypatch.setattr(crowds, "put_crowds", watched)
+    return answers
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_cell_is_as_if_all_rows_were_ranked(
+    connection: duckdb.DuckDBPyConnection, unit: str, used: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random tables, heavy tails, NULL units, conditions, few and many rows kept: the plain window is the oracle."""
     for seed, longest in ((1, 300), (2, 40)):
         make_table(connection, unit, seed, longest)
         for where in ((), ('"r0"."score" <> 2',)):
@@ -124,17 +130,9 @@ WEIGHED = (
 
 @pytest.mark.parametrize("unit", ["BIGINT", "DATE"])
 def test_light_units_are_counted_as_if_all_were_weighed(
-    connection: duckdb.DuckDBPyConnection, unit: str, monkeypatch: pytest.MonkeyPatch
+    connection: duckdb.DuckDBPyConnection, unit: str, used: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Units that are told apart by their rows have the weights that all have where none is."""
-    used: list[int | None] = []
-    put = crowds.put_crowds
-
-    def watched(*given: Any) -> int | None:
-        used.append(put(*given))
-        return used[-1]
-
-    monkeypatch.setattr(crowds, "put_crowds", watched)
     make_table(connection, unit, 4, 300)
     for where in ((), ('"r0"."score" <> 2',)):
         for max_rows in (2, 50, 400):
