@@ -160,7 +160,7 @@ def about(scales: tuple[float, float], values: FloatArray, centre: float, times:
 @pytest.mark.parametrize("centre", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize(("rows", "scales"), [(5000, (4.0, 40.0)), (400, (20.0, 3.0)), (60, (3.0, 1.0))])
 def test_intervals_of_averages_about_a_centre_cover(rows: int, scales: tuple[float, float], centre: float) -> None:
-    """The same of averages from a count and a sum with noises of different sizes; the draws are fixed."""
+    """The same of averages from a count and a sum with noises of different sizes. The draws are fixed."""
     values = skewed(np.random.default_rng(1), rows)
     found = about(scales, values, centre)
     assert 0.94 <= coverage(found, values.mean()) <= 0.995

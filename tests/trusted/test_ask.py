@@ -41,7 +41,7 @@ def norms(query: KroneckerQuery, scan: Scan = SCAN) -> tuple[int, int, int]:
 
 
 def test_cells_cost_the_root_of_both_bounds() -> None:
-    """By hand: 16 in all and 3 in one cell are 48 in squares; without a bound of one cell 256."""
+    """By hand: 16 in all and 3 in one cell are 48 in squares. Without a bound of one cell 256."""
     assert norms(CELLS) == (16, 48, 3)
     assert norms(CELLS, Scan(None, ROWS)) == (16, 256, 16)
 
@@ -86,7 +86,7 @@ def job_of(codes: list[int], size: int) -> CountingJob:
 
 
 def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
-    """A key whose values an attribute merges has no smaller bound for a cell; the door believes no other number."""
+    """A key whose values an attribute merges has no smaller bound for a cell. The door believes no other number."""
     apart, merged = job_of([2, 0, 1], 3), job_of([0, 0, 1], 2)
     assert (apart.unit_bounds, apart.cell_bounds) == ((3,), (1,))
     assert (merged.unit_bounds, merged.cell_bounds) == ((3,), (3,))

@@ -159,7 +159,7 @@ def test_a_target_is_met_by_the_norm(trips: Clinic) -> None:
 
 
 def test_a_statement_with_a_norm_is_another_one(trips: Clinic) -> None:
-    """Another norm is another release; the same one is free."""
+    """Another norm is another release. The same one is free."""
     select, before = "town, count(*) FROM trips GROUP BY town", trips.charges()
     first = ask(trips, select, rho=0.25)
     assert ask(trips, select, rho=0.25) == first and trips.charges() == before + 1

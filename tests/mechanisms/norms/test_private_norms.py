@@ -126,7 +126,7 @@ class Told(Door):
 
 
 def test_a_search_ends_at_the_least_level_with_few_units_above(trips: Clinic) -> None:
-    """Of exact numbers it is the first at or below the threshold; of any numbers it asks as often as was paid for."""
+    """Of exact numbers it is the first at or below the threshold. Of any numbers it asks as often as was paid for."""
     search = proposal_of(trips).searches[0]
     for first in range(search.levels + 1):
         above = search.threshold(search.levels) + 1
@@ -224,7 +224,7 @@ def test_a_search_has_no_step_that_is_not_paid_for(trips: Clinic) -> None:
 def test_noise_leads_to_no_far_too_large_norm(trips: Clinic) -> None:
     """Where nobody is above the fourth level, few searches end more than six levels higher.
 
-    Of 2,000 searches with fixed draws; at one standard error for all steps a tenth would.
+    Of 2,000 searches with fixed draws. At one standard error for all steps a tenth would.
     """
     search, drawn = proposal_of(trips).searches[0], np.random.default_rng(3)
     assert search.levels > 12

@@ -212,7 +212,7 @@ def test_two_aggregates_share_the_smaller_weight() -> None:
 
 
 def test_weights_of_some_counts_are_a_defect() -> None:
-    """Aggregates of one scan are weighed all, or none; rows that are units have no weight."""
+    """Aggregates of one scan are weighed all, or none. Rows that are units have no weight."""
     for wrong, most in (([Contribution("", norm=4), Contribution("")], 3), ([Contribution("", norm=4)], None)):
         with pytest.raises(InternalError, match="weights"):
             stage_sql("SELECT 1", {"dpduck_cell_0": 2}, wrong, most)
