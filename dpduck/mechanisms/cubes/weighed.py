@@ -8,7 +8,7 @@ parts of 1/FULL. Shares of the price go by `aggregate_weights` alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import floor
@@ -25,10 +25,13 @@ Column = tuple[str, Operand]
 """A condition and what is summed of the rows that meet it."""
 
 
-def weighed_measures(aggregates: Sequence[Aggregate], treatment: Treatment) -> Measures:
-    """Returns the measures of a statement with a norm, and each aggregate's use."""
+def weighed_measures(
+    aggregates: Sequence[Aggregate], treatment: Treatment, known: Mapping[Operand, Fraction] | None = None
+) -> Measures:
+    """Returns the measures of a statement with a norm, and each aggregate's use. known: centres that were found."""
     operands = list(dict.fromkeys(one.operand for one in aggregates if one.operand is not None and one.operand.sql))
     norms, centres = _of_each(treatment.sum_norms, operands), _of_each(treatment.centers, operands)
+    centres |= known or {}
     norm, weights = treatment.norm or Fraction(1), treatment.aggregate_weights or (Fraction(1),) * len(aggregates)
     averaged = {
         (one.condition, one.operand)
