@@ -80,7 +80,7 @@ class Bounds:
         kept = {"random": f"{self.groups} groups", "all": f"{self.groups} rows in all"}
         kept |= {"rows": f"{self.groups} rows in all", "first": f"{self.groups} groups, first ones"}
         kept["last"] = f"{self.groups} groups, last ones"
-        rows = f", {self.rows} rows a group" if self.order != "all" and self.rows else ""
+        rows = f", {self.rows} row{'s' if self.rows > 1 else ''} a group" if self.order != "all" and self.rows else ""
         return f"{kept[self.order]}{rows}{f', clip {self.clip}' if self.clip else ''}"
 
 

@@ -71,8 +71,7 @@ WOULD_DO = {
     "could wait until there is an expression",
 }
 BEYOND = {
-    "error": " Two questions are not in it. Quantiles are below. Of persons by group, where one is in several, we "
-    "charge for the number of groups where its root would do for Gaussian noise.",
+    "error": " Two questions are not in it, and have tables below: quantiles, and people with many rows.",
 }
 """What the table does not ask."""
 ROOT = Path(__file__).resolve().parents[2]
