@@ -31,8 +31,11 @@ LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SH
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have room for no more; --format csv has all."""
 
-BOUNDS = "aggregate, option, bound, value AS left_out, percent, stderr"
-"""Of what several bounds leave out of a statement's answers."""
+BOUNDS = (
+    "aggregate, option, bound, value AS left_out, percent, stderr, "
+    "CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
+)
+"""Columns of a box about the bounds of a statement: its last one marks the least error of a cell."""
 
 LISTS = ("dp_budget", "dp_ledger")
 """Functions that answer from the ledger and the policies alone."""

@@ -23,7 +23,7 @@ from dpduck.mechanisms.cubes.describe import foreseen
 from dpduck.mechanisms.cubes.measure import CubeProposal
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, planned, plans_at
-from dpduck.mechanisms.cubes.weighed import weighed_measures
+from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import FULL, Contribution
@@ -156,24 +156,6 @@ def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
         no_norm = "a price with a delta or in rho: a norm bounds Gaussian noise, and Laplace noise goes by rows"
         found.append(Found("this statement takes no max_norm_contributed", None, no_norm))
     return rows_sql(COLUMNS, [one.row for one in found])
-
-
-def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
-    """Returns the numbers 1, 2 and 5 times powers of ten, from the least on, up to one that nobody exceeds, and most.
-
-    >>> [int(one) for one in bounds(Fraction(1), 11.5, Fraction(300))]
-    [1, 2, 5, 10, 20, 300]
-    """
-    found = list[Fraction]()
-    power = Fraction(1)
-    while power > least:
-        power /= 10
-    while power < most:
-        for bound in (power, 2 * power, 5 * power):
-            if least <= bound < most and not (found and found[-1] >= largest):
-                found.append(bound)
-        power *= 10
-    return [*found, most]
 
 
 def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor, prod, sqrt
+from math import floor, inf, prod, sqrt
 from typing import Any
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measure import scans_of
+from dpduck.mechanisms.cubes.describe import foreseen, shortened
+from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
-from dpduck.mechanisms.cubes.weighed import weighed_measures
+from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
 from dpduck.mechanisms.mechanism import Columns
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
@@ -182,7 +183,7 @@ def describe(request: Request, proposal: NormProposal) -> str:
         f"identity: every cell of all keys together; units are weighed down to norms that are found in the statement, "
         f"for {part:.0%} of its price, among {max(one.levels for one in proposal.searches) + 1} of each measure; "
         f"privacy unit {request.rows.unit_sql}, at most {request.rows.max_rows} rows; the error is the norm over "
-        f"the root of twice the rest of the price, and is known with the answer"
+        f"the root of twice the rest of the price, and is known with the answer{_foretold(request)}"
     )
     charge = request.price.charge
     row: list[Value] = [
@@ -199,6 +200,19 @@ def describe(request: Request, proposal: NormProposal) -> str:
         None,
     ]
     return rows_sql(EXPLAINED, [row])
+
+
+def _foretold(request: Request) -> str:
+    """Says what the error of counts is at several norms."""
+    if any(one.function != "count" for one in request.question.aggregates):
+        return ""
+    tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []
+    for norm in tried:
+        plan = at_norms(request, [int(norm * one.measure.bound) ** 2 for one in bare.measures])
+        lines = foreseen(CubeProposal(plan, ()), None)
+        rows.append(max(line.worst or 0.0 for line in lines))
+    listed = ", ".join(f"{float(norm):g}" for norm in tried)
+    return f"; at a norm of {listed} it is {', '.join(map(shortened, rows))}"
 
 
 def errors_of(proposal: NormProposal, expect_rows: int | None) -> list[AggregateError]:
