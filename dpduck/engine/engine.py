@@ -133,6 +133,11 @@ class Engine:
         return self._about()
 
     @property
+    def checks(self) -> StatementChecks:
+        """Returns what tells an owner of bounds."""
+        return self._checks()
+
+    @property
     def sparse(self) -> SparseQueries:
         """Returns what answers questions to sparse data."""
         return self._sparse()
@@ -298,7 +303,7 @@ class Engine:
         if text is None:
             return self.about.check(name or "", caller)
         question, request = self.question_of(text, caller)
-        return self._checks().check(name or "", question, request, caller)
+        return self.checks.check(name or "", question, request, caller)
 
     def budget(self, caller: Caller) -> str:
         """Returns SQL that lists budgets, what was spent and what remains."""

@@ -213,7 +213,8 @@ def _by_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
     """Yields what each norm in rows leaves out of each aggregate."""
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     lines = []
-    for bound in bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows)):
+    tried = bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows))
+    for bound in sorted({*tried, *([] if check.stated is None else [check.stated])}):
         weighed = replace(treatment, norm=bound, strategy="auto")
         kept = _weighed(check, facts, weighed)
         errors = _errors(check, weighed, _counted(check, kept))
