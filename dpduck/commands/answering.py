@@ -31,10 +31,7 @@ LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SH
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have room for no more; --format csv has all."""
 
-BOUNDS = (
-    "aggregate, option, bound, value AS left_out, percent, stderr, "
-    "CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
-)
+BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
 """Columns of a box about the bounds of a statement: its last one marks the least error of a cell."""
 
 LISTS = ("dp_budget", "dp_ledger")

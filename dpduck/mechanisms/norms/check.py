@@ -101,11 +101,14 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Exact facts of units. every: of all rows of the statement. kept: of those that MAX ROWS keeps."""
+    """Exact facts of units. every: of all rows of the statement. kept: of those that MAX ROWS keeps.
+
+    by_rows: what units add with so many rows of each.
+    """
 
     every: UnitFacts
     kept: UnitFacts
-    by_rows: tuple[tuple[int, UnitFacts], ...] = field(repr=False)
+    by_rows: tuple[tuple[int, FloatArray], ...] = field(repr=False)
 
 
 def statement_check(question: object) -> StatementCheck:
@@ -143,12 +146,7 @@ def _refusal() -> Refusal:
 
 def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
     """Returns SQL with exact facts of a statement. facts_of: reads rows, as a job describes them."""
-    most = check.request.rows.max_rows
-    every = facts_of(replace(check.job, max_rows=EVERY_ROW))
-    largest = float(every.added[0].max(initial=0))
-    tried = [int(bound) for bound in bounds(Fraction(1), largest, Fraction(most))]
-    by_rows = tuple((bound, facts_of(replace(check.job, max_rows=bound))) for bound in tried)
-    facts = Facts(every, by_rows[-1][1], by_rows)
+    facts = _read(check, facts_of)
     found = [*_about_rows(check, facts), *_by_rows(check, facts)]
     if check.weighs:
         found += [*_norms(check, facts), *_by_norm(check, facts), *_by_sum_norm(check, facts)]
@@ -156,6 +154,25 @@ def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
         no_norm = "a price with a delta or in rho: a norm bounds Gaussian noise, and Laplace noise goes by rows"
         found.append(Found("this statement takes no max_norm_contributed", None, no_norm))
     return rows_sql(COLUMNS, [one.row for one in found])
+
+
+def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
+    """Reads the rows once for each bound that leaves out any; of plain counts the numbers of rows tell what is left."""
+    most = check.request.rows.max_rows
+    every = facts_of(replace(check.job, max_rows=EVERY_ROW))
+    largest = float(every.added[0].max(initial=0))
+    kept = every if largest <= most else facts_of(replace(check.job, max_rows=most))
+    plain = all(one == Contribution("") for one in check.job.aggregates)
+    by_rows = []
+    for bound in map(int, bounds(Fraction(1), largest, Fraction(most))):
+        if bound == most or bound >= largest:
+            added = kept.added
+        elif plain:
+            added = np.minimum(every.added, bound)
+        else:
+            added = facts_of(replace(check.job, max_rows=bound)).added
+        by_rows.append((bound, added))
+    return Facts(every, kept, tuple(by_rows))
 
 
 def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
@@ -185,11 +202,10 @@ def _by_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
     """Yields what each number of rows leaves out of each aggregate."""
     rows, whole = check.request.rows, _answers(check, facts.every.added[1:])
     lines = []
-    for bound, found in facts.by_rows:
+    for bound, added in facts.by_rows:
         bounded = replace(check, request=replace(check.request, rows=replace(rows, max_rows=bound, unit_bound=bound)))
-        kept = _answers(check, found.added[1:])
-        errors = _errors(bounded, check.request.question.treatment, _counted(check, found.added[1:]))
-        lines.append(_left_out(check, ROWS, Fraction(bound), whole, kept, errors))
+        errors = _errors(bounded, check.request.question.treatment, _counted(check, added[1:]))
+        lines.append(_left_out(check, ROWS, Fraction(bound), whole, _answers(check, added[1:]), errors))
     for place in range(len(check.aggregates)):
         yield from _with_hint(check, [line[place] for line in lines])
 
