@@ -9,6 +9,7 @@ from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Caller, OpenCursor, require_owner
 from dpduck.database.policies import PolicyStore
 from dpduck.database.sandbox import Sandbox
+from dpduck.database.terms import brought_up
 from dpduck.engine.about import named_table
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Request
@@ -37,17 +38,19 @@ class StatementChecks:
     def check(self, name: str, question: object, request: Request, caller: Caller) -> str:
         """Returns SQL with what bounds leave out of a statement's answers, and the error that each brings.
 
-        name: of a table that the statement reads. request: for the rows of the question.
+        name: of a table that the statement reads. request: for the rows of the question. It may have been read under
+        earlier terms that answered it.
         """
         require_owner(caller)
+        rows = brought_up(request.rows, self.policies.now().policies)
         with Sandbox() as box, self.open_cursor() as cursor:
             reader.begin(cursor)
             catalog = Catalog(cursor, self.policies, box)
             if catalog.resolve(named_table(name)) not in request.asked_tables:
                 read = ", ".join(table.table for table in request.asked_tables)
                 raise Refusal(f"the statement does not read {name!r}", accepted=f"one of its tables: {read}")
-            catalog.require_unchanged(request.rows)
-            check, twins = statement_check(question), self.twins(request.rows)
+            catalog.require_unchanged(rows)
+            check, twins = statement_check(question), self.twins(rows)
             if isinstance(twins, Apart):
                 accepted = f"dp_check({quote_text(name)}), without a statement"
                 raise Refusal("dp_check of a statement does not look into an engine's tables", accepted=accepted)

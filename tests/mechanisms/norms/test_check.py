@@ -277,6 +277,16 @@ def test_nothing_is_charged_or_stored(trips: Clinic) -> None:
     assert after == before
 
 
+def test_a_statement_that_was_answered_under_another_budget() -> None:
+    """A paid statement is read under its own terms again, and is checked under the policy in force."""
+    clinic, select = opened(made_rows(1)), "month, count(*) AS n FROM trips GROUP BY month"
+    before = checked(clinic, select)
+    clinic.dp(CLAUSE.format("") + select)
+    clinic.dp("ALTER PRIVACY POLICY ON trips SET BUDGET (rho = 2000)")
+    assert checked(clinic, select) == before
+    clinic.con.close()
+
+
 def test_a_target_is_a_price(trips: Clinic) -> None:
     """A statement with a target costs what reaches it without a norm, and errors are those at this price."""
     asked = (
