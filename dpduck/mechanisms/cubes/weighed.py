@@ -25,6 +25,24 @@ Column = tuple[str, Operand]
 """A condition and what is summed of the rows that meet it."""
 
 
+def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
+    """Returns the numbers 1, 2 and 5 times powers of ten, from the least on, up to one that nobody exceeds, and most.
+
+    >>> [int(one) for one in bounds(Fraction(1), 11.5, Fraction(300))]
+    [1, 2, 5, 10, 20, 300]
+    """
+    found = list[Fraction]()
+    power = Fraction(1)
+    while power > least:
+        power /= 10
+    while power < most:
+        for bound in (power, 2 * power, 5 * power):
+            if least <= bound < most and not (found and found[-1] >= largest):
+                found.append(bound)
+        power *= 10
+    return [*found, most]
+
+
 def weighed_measures(
     aggregates: Sequence[Aggregate], treatment: Treatment, known: Mapping[Operand, Fraction] | None = None
 ) -> Measures:

@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor, prod, sqrt
+from math import floor, inf, prod, sqrt
 from typing import Any
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.request import Operand, Question, Request
-from dpduck.mechanisms.cubes.measure import scans_of
+from dpduck.mechanisms.cubes.describe import foreseen, shortened
+from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
-from dpduck.mechanisms.cubes.weighed import weighed_measures
+from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
 from dpduck.mechanisms.mechanism import Columns
 from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
@@ -332,7 +333,7 @@ def describe(request: Request, proposal: NormProposal) -> str:
         f"privacy unit {request.rows.unit_sql}, at most {request.rows.max_rows} rows",
         "the error is the norm over the root of twice the rest of the price, and is known with the answer",
     ]
-    note = "; ".join(said)
+    note = "; ".join(said) + _foretold(request)
     charge = request.price.charge
     row: list[Value] = [
         "I",
@@ -348,6 +349,19 @@ def describe(request: Request, proposal: NormProposal) -> str:
         None,
     ]
     return rows_sql(EXPLAINED, [row])
+
+
+def _foretold(request: Request) -> str:
+    """Says what the error of counts is at several norms."""
+    if any(one.function != "count" for one in request.question.aggregates):
+        return ""
+    tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []
+    for norm in tried:
+        plan = at_norms(request, [int(norm * one.measure.bound) ** 2 for one in bare.measures])
+        lines = foreseen(CubeProposal(plan, ()), None)
+        rows.append(max(line.worst or 0.0 for line in lines))
+    listed = ", ".join(f"{float(norm):g}" for norm in tried)
+    return f"; at a norm of {listed} it is {', '.join(map(shortened, rows))}"
 
 
 def errors_of(proposal: NormProposal, expect_rows: int | None) -> list[AggregateError]:
