@@ -102,7 +102,8 @@ def stage_sql(
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     if weighed or levels is not None:
         return _weighed_sql(checked, list(cells), aggregates, levels)
-    counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
+    several = max_rows not in (None, 1) and not by_group  # rows of one unit; by group a unit is one by then
+    counted = "" if groups is None else f"count(DISTINCT {UNIT})" if several else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
 
 
