@@ -269,7 +269,9 @@ def key_columns(proposal: KeyProposal) -> Columns:
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
     """Returns published groups with their answers; a table without rows where none is."""
-    return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
+    columns = key_columns(proposal)
+    rows = _rows(proposal.request, proposal.plan, published)
+    return ReleasedTable(columns, rows.select([name for name, _ in columns]))
 
 
 LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contributed"

@@ -109,7 +109,7 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             names = [name for name in groups.column_names if name.startswith(GROUP)]
             columns = {name: groups.column(name) for name in names} | {UNITS: pa.array(noisy)}
             columns |= {_table_name(number): pa.array(table) for number, table in enumerate(tables)}
-            kept.append(pa.table(columns).filter(pa.array(chosen)))
+            kept.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
     return pa.concat_tables(kept), suppressed
 
 
