@@ -39,6 +39,9 @@ ASKED = {
     "max_groups_contributed = 2) zip, count(*) AS n FROM people GROUP BY zip",
     "sums of selected keys": f"{SELECT}, delta = 1e-7, group_selection_strategy = GAUSSIAN_THRESHOLD, "
     "max_groups_contributed = 2) zip, sum(age) AS s, avg(age) AS a, count(*) AS n FROM people GROUP BY zip",
+    "weighed selected keys": f"{SELECT}, delta = 1e-7, group_selection_strategy = GAUSSIAN_THRESHOLD, "
+    "max_norm_contributed = 1.5) sex, count(*) AS n, avg(cost) AS a FROM (SELECT person, cost, sex + 1 AS sex FROM "
+    "stays) GROUP BY sex",
     "a projection": f"CREATE PRIVATE PROJECTION projected {SPARSE}, rows = 64) AS SELECT zip FROM people",
     "a histogram": f"CREATE PRIVATE HISTOGRAM kept {SPARSE}) ON people (zip)",
     "a session": f"CREATE PRIVATE SESSION asked {SPARSE}) ON people (zip)",

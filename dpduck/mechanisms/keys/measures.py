@@ -2,7 +2,8 @@
 
 A count of rows or of persons has a table. So has a sum. An average is a count of values and the sum of their distances
 from the middle of their bounds, as where units are weighed (cubes/weighed.py). A sum of the same column comes from
-these two. The selection counts as one aggregate, and all aggregates share the price alike.
+these two. The selection counts as one aggregate, and all aggregates share the price alike. With max_norm_contributed
+the measures are those of cubes/weighed.py, of units that are weighed over the groups that are kept of them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpduck.frontend.select.request import Aggregate, Operand
-from dpduck.mechanisms.cubes.measures import Measure, Use, linear_weights, own_measure
-from dpduck.mechanisms.cubes.weighed import COUNT_SHARE
+from dpduck.frontend.select.request import Aggregate, Operand, Treatment
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of, linear_weights, own_measure
+from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, weighed_measures
 from dpduck.trusted.operators import Norms
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.errors import Refusal
@@ -67,10 +68,34 @@ def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], oth
     )
 
 
+def weighed_measures_of_keys(
+    aggregates: Sequence[Aggregate], reused: Sequence[int], treatment: Treatment
+) -> KeyMeasures:
+    """Returns the measures of units that are weighed. What the selecting count answers is of all units alike."""
+    weighed = [number for number in range(len(aggregates)) if number not in reused]
+    whole = Fraction(1 + len(weighed))
+    found = weighed_measures([aggregates[number] for number in weighed], treatment) if weighed else Measures((), ())
+    uses = dict(zip(weighed, found.uses, strict=True))
+    measures = list(found.measures)
+    for number in reused:
+        uses[number] = Use(len(measures), (Fraction(1),))
+        measures.append(Measure("count", aggregates[number].condition, squared_norm=1, share=Fraction(0)))
+    shares = [measure.share * len(weighed) / whole for measure in found.measures]
+    return KeyMeasures(
+        tuple(measures),
+        tuple(uses[number] for number in range(len(aggregates))),
+        (*shares, *(Fraction(0) for _ in reused)),
+        1 / whole,
+        tuple(uses[number].measure for number in reused),
+    )
+
+
 def norms_of_keys(measure: Measure, bounds: GroupBounds, merged: bool) -> Norms:
     """Returns how far a unit moves a table by group (L1, squared L2, any one number). merged: see KeyedJob."""
     l1 = measure.unit_bound(bounds.rows, bounds.groups)
     most = l1 if merged else measure.unit_bound(bounds.rows, 1)
+    if measure.squared_norm and not merged:
+        return l1, contribution_of(measure).squared_bound(bounds.rows, bounds.groups), most
     return l1, l1 * most, most
 
 

@@ -28,9 +28,9 @@ from dpduck.frontend.text.names import (
     stderr_column,
 )
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
-from dpduck.mechanisms.cubes.recover import weighted
+from dpduck.mechanisms.cubes.recover import ROUNDING, weighted
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys, norms_of_keys
+from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys, norms_of_keys, weighed_measures_of_keys
 from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
@@ -39,7 +39,7 @@ from dpduck.planning.recovery.curved import LEVELS, Noisy, average_about
 from dpduck.planning.recovery.intervals import ErrorLaw, selected_lows, survivals
 from dpduck.trusted.ask import Ask, Beside, Scan, Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.contributions import FULL, Contribution
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.values.accounting import sigma2_of
@@ -93,6 +93,18 @@ class KeyPlan:
         if table in self.selecting and not others:
             return self.selection
         return self.beside[table].noise if self.beside else self.answers
+
+    def part_of(self, table: int) -> float:
+        """Returns the worth of one integer of a count: 1, or 1/FULL of units that are weighed."""
+        return 1 / FULL if self.measured is not None and self.measured.measures[table].squared_norm else 1.0
+
+    def is_rounded(self, use: Use) -> bool:
+        """Tells whether it is a count of weighed units, which is shown as a whole number."""
+        if self.measured is None or use.measure in self.selecting:
+            return False
+        measure = self.measured.measures[use.measure]
+        counts = measure.operand is None or not measure.operand.sql
+        return bool(measure.squared_norm) and counts and use.also is None
 
     @property
     def queries(self) -> int:
@@ -317,8 +329,16 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
         aggregates=len(aggregates),
         reused=reused,
         other=selection.other,
-        measured=None if plain else measures_of_keys(aggregates, reused, selection.other),
+        measured=_measures(request, plain, reused),
     )
+
+
+def _measures(request: Request, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
+    """Returns the measures of a statement; None of counts of rows alone."""
+    question = request.question
+    if question.treatment.norm is not None:
+        return weighed_measures_of_keys(question.aggregates, reused, question.treatment)
+    return None if plain else measures_of_keys(question.aggregates, reused, _selection(request).other)
 
 
 def bounds_of_request(request: Request) -> GroupBounds:
@@ -361,7 +381,10 @@ def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
 def _law(plan: KeyPlan, use: Use, others: bool) -> ErrorLaw:
     """Returns the law of a count or a sum."""
     noise, weight = plan.noise_of(use.measure, others), float(use.weights[0])
-    alone = ErrorLaw(noise.kind, noise.parameter, weight * weight * noise.variance, abs(weight))
+    variance, step = weight * weight * noise.variance, abs(weight)
+    if use.also is None and plan.is_rounded(use):
+        return ErrorLaw(noise.kind, None, variance + ROUNDING, step)
+    alone = ErrorLaw(noise.kind, noise.parameter, variance, step)
     if use.also is None:
         return alone
     second = _law(plan, use.also, others)
@@ -397,11 +420,13 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
         if not law:
             columns |= _average(request, plan, published, number)
             continue
-        columns[answer_column(number)] = pa.array(_linear(plan.use_of(number), published))
+        answers = _linear(plan.use_of(number), published)
+        whole = answers.dtype == np.int64 or not plan.is_rounded(plan.use_of(number))
+        columns[answer_column(number)] = pa.array(answers if whole else np.rint(answers).astype(np.int64))
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
         if number in plan.reused:
-            answers = published.answers[plan.use_of(number).measure]
-            lows = selected_lows(plan.selection, plan.threshold, plan.least, answers, LEVELS)
+            units = published.answers[plan.use_of(number).measure]
+            lows = selected_lows(plan.selection, plan.threshold, plan.least, units, LEVELS)
             columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)
 
@@ -427,7 +452,7 @@ def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: 
     if use.also is None or operand is None or plan.measured is None:
         raise InternalError("an average of no count and no sum")
     counts, sums = (_measured(table, published) for table in (use.measure, use.also.measure))
-    groups, step = len(published.answers[0]), float(use.also.weights[0])
+    groups, step, part = len(published.answers[0]), float(use.also.weights[0]), plan.part_of(use.measure)
 
     def stderrs(table: int) -> FloatArray:
         each = [sqrt(plan.noise_of(table, others).variance) for others in (False, True)]
@@ -436,7 +461,7 @@ def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: 
     found = average_about(
         float(plan.measured.measures[use.also.measure].centre),
         (float(operand.low), float(operand.high)),
-        Noisy(counts.astype(np.float64), stderrs(use.measure), 1.0),
+        Noisy(counts.astype(np.float64) * part, stderrs(use.measure) * part, part),
         Noisy(sums.astype(np.float64) * step, stderrs(use.also.measure) * step, step),
         plan.selection.kind,
     )
@@ -502,12 +527,19 @@ def _sums(plan: KeyPlan) -> str:
     parts = zip(plan.measured.measures, plan.measured.shares, plan.beside, strict=True)
     told = [
         f"{words[measure.form]} over {measure.condition or 'all rows'}"
-        f"{_about(measure)}, of which one unit adds at most {one.norms[0]}, {one.norms[2]} to one group: "
-        f"{float(100 * share):.3g} % of the price"
+        f"{_about(measure)}, {_moved(measure, one)}: {float(100 * share):.3g} % of the price"
         for measure, share, one in parts
         if share
     ]
     return "".join(f"; {one}" for one in told)
+
+
+def _moved(measure: Measure, beside: Beside) -> str:
+    """Says what one unit adds at most, or what norm its groups have at most."""
+    if measure.squared_norm:
+        norm = sqrt(measure.squared_norm) * float(measure.operand_step)
+        return f"of which one unit has at most a norm of {norm:.6g}, and a unit above it counts for a part of itself"
+    return f"of which one unit adds at most {beside.norms[0]}, {beside.norms[2]} to one group"
 
 
 def _about(measure: Measure) -> str:
@@ -535,6 +567,6 @@ def foreseen_of_keys(proposal: KeyProposal, expect_rows: int | None) -> list[Agg
         elif use.also is not None and one.operand is not None:
             step, half = float(use.also.weights[0]), float(one.operand.high - one.operand.low) / 2
             first, second = (plan.noise_of(table).variance for table in (use.measure, use.also.measure))
-            by_row = sqrt(step * step * second + half * half / 3 * first)
+            by_row = sqrt(step * step * second + half * half / 3 * first * plan.part_of(use.measure) ** 2)
             found.append(AggregateError(one.text, None, None, None, None, by_rows=by_row))
     return found

@@ -172,8 +172,10 @@ class KeyedJob:
     groups: int
 
     def __post_init__(self) -> None:
-        if any(one.form not in ("count", "valued", "sum") or one.norm for one in self.rows.aggregates):
+        if any(one.form not in ("count", "valued", "sum") for one in self.rows.aggregates):
             raise InternalError("groups are selected for counts and sums alone")
+        if len({one.norm > 0 for one in self.rows.aggregates}) > 1:
+            raise InternalError("weights of some aggregates of a group")
 
     @property
     def group_bound(self) -> int:

@@ -177,7 +177,8 @@ def read_groups(
         return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
 
     named = parameters | hashed
-    ranked = None if again else Ranked(rows, lambda other: _rows(job, other, division)[0])
+    whole = any(one.norm for one in rows.aggregates)  # units are weighed, and none of them is told apart before
+    ranked = None if again or whole else Ranked(rows, lambda other: _rows(job, other, division)[0])
     with counted(
         cursor, scan, sql, named, division, workers, stage, again, cut, texts=True, ranked=ranked
     ) as found:  # fmt: skip

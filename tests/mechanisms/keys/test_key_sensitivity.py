@@ -15,6 +15,7 @@ from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.mechanisms.keys.plan import propose_keys
 from dpduck.trusted.ask import Threshold
+from dpduck.trusted.private.counting_stage import UNITS
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.keys import GROUP, _tables, read_groups
 from tests.mechanisms.cubes.aggregate_clinic import open_stays
@@ -30,6 +31,11 @@ AGGREGATES = (
     "count(DISTINCT who) FILTER (WHERE flag)", "sum(text::INTEGER, contribution_bounds_per_row => (0, 20))",
 )  # fmt: skip
 """Aggregates of selected keys; values are NULL, NaN, infinite, or overflow."""
+WEIGHED = (
+    "count(*)", "count(*) FILTER (WHERE flag), sum(huge)", "avg(dec), sum(dec), count(DISTINCT who)",
+    "sum(huge, contribution_bounds_per_group => (-60, 20))", "count(*, contribution_bounds_per_group => (0, 2))",
+)  # fmt: skip
+"""Aggregates of units that may be weighed."""
 Groups = dict[tuple[object, ...], np.ndarray[tuple[int], np.dtype[np.int64]]]
 
 
@@ -88,10 +94,55 @@ def test_no_unit_moves_a_table_by_more_than_is_claimed(
     more = ", other = TRUE" if groups == 3 and "per_group" not in aggregates and "DISTINCT" not in aggregates else ""
     statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS.format(groups, noise)}{more}) {keys}, "
     job, query = planned(stays, f"{statement}{aggregates} FROM stays GROUP BY {keys}")
-    whole, moved = exact(stays, job), 0
-    for _ in neighbours(stays, [1 + (groups * 7 + step) % 23 for step in range(0, 23, 2)]):
+    compare(stays, job, query, groups)
+
+
+def compare(stays: duckdb.DuckDBPyConnection, job: KeyedJob, query: Threshold, first: int) -> list[int]:
+    """Compares moves with claims; returns the largest squared move of each table."""
+    whole, moved = exact(stays, job), [0] * query.aggregates
+    for _ in neighbours(stays, [1 + (first * 7 + step) % 23 for step in range(0, 23, 2)]):
         for number, found in enumerate(moves(whole, exact(stays, job), query.other)):
             claimed = query.of_aggregate(number).norms
             assert all(one <= most for one, most in zip(found, claimed, strict=True)), (number, found, claimed)
-            moved += found[0]
-    assert moved > 0
+            moved[number] = max(moved[number], found[1])
+    assert sum(moved) > 0
+    return moved
+
+
+@pytest.mark.parametrize("norm", ["1", "1.5", "2.9"])
+@pytest.mark.parametrize("aggregates", WEIGHED)
+def test_no_weighed_unit_moves_a_table_by_more_than_its_norm(
+    stays: duckdb.DuckDBPyConnection, aggregates: str, norm: str
+) -> None:
+    """A unit's groups that are kept have the norm at most, in parts of 1/1024, and others have their weights still.
+
+    Of some table a unit comes within a part of 512 of the norm: the largest weight that fits is taken.
+    """
+    options = OPTIONS.format(3, "GAUSSIAN") + f", max_norm_contributed = {norm}"
+    job, query = planned(
+        stays, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) big, {aggregates} FROM stays GROUP BY big"
+    )
+    moved = compare(stays, job, query, 1)
+    near = [
+        found >= claimed.norms[1] * (1 - 1 / 256)
+        for number, found in enumerate(moved)
+        if number not in query.reused and (claimed := query.of_aggregate(number)).norms[1] > 0
+    ]
+    assert norm != "1" or any(near)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_groups_are_selected_by_whole_units(stays: duckdb.DuckDBPyConnection, groups: int) -> None:
+    """The number of units of each group is the same with a norm and without: weights are of what is beside it."""
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS.format(groups, 'GAUSSIAN')}) big, count(*), "
+    text += "count(DISTINCT who), sum(huge) FROM stays GROUP BY big"
+    jobs = [
+        planned(stays, text)[0],
+        planned(stays, text.replace("THRESHOLD", "THRESHOLD, max_norm_contributed = 1"))[0],
+    ]
+    found = []
+    for job in jobs:
+        with stays.cursor() as cursor, read_groups(cursor, job, b"key", None) as batches:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+        found.append({repr(row[f"{GROUP}0"]): row[UNITS] for row in rows})
+    assert found[0] == found[1] and max(found[0].values()) > 3

@@ -116,6 +116,41 @@ def test_bounds_by_group_have_less_noise(professors: duckdb.DuckDBPyConnection) 
     assert ask(professors, units)["pen"][1] == pytest.approx(ask(professors, rows)["pen"][1] * 3**0.5 / 5, rel=0.01)
 
 
+NORM = ", max_norm_contributed = {}"
+
+
+def test_a_norm_takes_the_place_of_rows(professors: duckdb.DuckDBPyConnection) -> None:
+    """Units of four rows in three groups: a norm of 2 has the noise of 2 rows, and a unit of more counts for a part.
+
+    A norm of 5 leaves all as it is: answers are within fifteen standard errors, and those of counts are whole.
+    """
+    rest = "count(*) AS n, sum(quantity) AS s, avg(quantity) AS a, dp_stderr(n), dp_stderr(s), dp_stderr(a)"
+    text = "{} FROM professors"
+    plain, half, whole = (
+        ask(professors, statement(text.format(rest), more=more))
+        for more in (", refresh = 'norms'", NORM.format(2), NORM.format(5))
+    )
+    exact = professors.execute("SELECT count(*), sum(quantity), avg(quantity) FROM professors WHERE item = 'pen'")
+    for answer, value, error in zip(whole["pen"][:3], exact.fetchall()[0], whole["pen"][3:], strict=True):
+        assert abs(answer - float(value)) <= 15 * error
+    assert isinstance(whole["pen"][0], int)
+    assert half["pen"][3] == pytest.approx(plain["pen"][3] * 2 / 5, rel=0.05)
+    assert half["pen"][4] == pytest.approx(plain["pen"][4] * 2 / 5, rel=0.01)
+    assert whole["pen"][3] == pytest.approx(plain["pen"][3], rel=0.05)
+    assert 0.7 < half["pen"][0] / whole["pen"][0] < 0.9, "two rows of one group and one of two others: a norm of 2.4"
+    assert abs(half["pen"][2] - whole["pen"][2]) < 2
+
+
+def test_norms_are_explained(professors: duckdb.DuckDBPyConnection) -> None:
+    """dp_explain tells the norm of each table; dp_errors is about answers in rows."""
+    text = statement("count(*) AS n, avg(quantity) AS a, dp_stderr(n) FROM professors", more=NORM.format(2))
+    ((note,),) = professors.execute("SELECT note FROM dp_explain(?) WHERE chosen", [text]).fetchall()
+    assert "a count over all rows, of which one unit has at most a norm of 2, and a unit above it counts for a" in note
+    assert "about 50, of which one unit has at most a norm of 100," in note
+    lines = professors.execute("FROM dp_errors(?)", [text]).fetchall()
+    assert ask(professors, text)["pen"][2] == pytest.approx(lines[0][3], rel=1e-3)
+
+
 def test_units_are_free_beside_an_average(professors: duckdb.DuckDBPyConnection) -> None:
     """count(DISTINCT unit) is the selecting count: it takes no part of the price of the average beside it."""
     alone = statement("avg(quantity) AS a, dp_stderr(a) FROM professors")
@@ -163,6 +198,10 @@ def test_explain_and_errors_say_what_a_unit_adds(professors: duckdb.DuckDBPyConn
         ("avg(quantity), count(DISTINCT id) FROM professors", ", other = TRUE", "units of several groups"),
         ("avg(quantity) FROM professors", ", nonnegative = TRUE", "does not apply to keys that are selected"),
         ("avg(quantity) FROM professors", ", aggregate_weights = (1)", "does not apply to keys that are selected"),
+        ("count(*) FROM professors", ", max_norm_contributed = 'private'", "a norm of selected keys is a number"),
+        ("count(*) FROM professors", ", max_norm_contributed = 2, other = TRUE", "bounds no row for all other groups"),
+        ("count(*) FROM professors", ", max_norm_contributed = 9", "above the rows of a unit; accepted: at most 5"),
+        ("count(*) FROM professors", ", centers = 5", "go with a norm of rows"),
     ],
 )
 def test_what_selected_keys_do_not_answer(
@@ -173,6 +212,12 @@ def test_what_selected_keys_do_not_answer(
     with pytest.raises(duckdb.Error, match=message):
         ask(professors, statement(rest, more=more))
     assert charges(professors) == before
+
+
+def test_norms_have_no_laplace_noise(professors: duckdb.DuckDBPyConnection) -> None:
+    """A norm bounds the L2 norm of a unit, which Laplace noise does not go by."""
+    with pytest.raises(duckdb.Error, match="Laplace noise goes by rows"):
+        ask(professors, statement("count(*) FROM professors", noise="LAPLACE", more=NORM.format(2)))
 
 
 def test_rows_as_units_have_sums(professors: duckdb.DuckDBPyConnection) -> None:

@@ -388,12 +388,13 @@ SUMMED = (
 
 
 @pytest.mark.parametrize("by_group", ["", "sum", "average"])
-@pytest.mark.parametrize("most", [1, 9])
-def test_sums_by_private_keys_are_those_of_the_table(most: int, by_group: str) -> None:
-    """The same sums and counts of values, by rows and by group, of one group of a unit or of all."""
+@pytest.mark.parametrize(("most", "norm"), [(1, 0), (9, 0), (9, 1)])
+def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_group: str) -> None:
+    """The same sums and counts of values, by rows and by group, of one group of a unit or of all, weighed or not."""
     with open_stays("who MAX ROWS 3", 60) as connection:
         other, twins = prepared(connection)
-        aggregates = (SUMMED[0], *(replace(one, per_group=by_group) for one in SUMMED[1:]))
+        summed = (SUMMED[0], *(replace(one, per_group=by_group) for one in SUMMED[1:]))
+        aggregates = tuple(replace(one, norm=norm * 2 * one.bound**2) for one in summed)
         rows = replace(jobs_of(connection, STATEMENTS[0])[0], aggregates=aggregates)
         job = KeyedJob(rows, ('CAST("r0"."text" AS VARCHAR)',), most)
         with connection.cursor() as cursor, other.cursor() as second:
