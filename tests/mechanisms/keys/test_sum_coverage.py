@@ -48,11 +48,11 @@ def calls() -> Iterator[Clinic]:
 
 def statement(noise: str, epsilon: float, tag: int, answer: str, more: str = "") -> str:
     """One answer for each key with its interval, beside an average of all rows."""
+    options = f"epsilon = {epsilon}, delta = 1e-9, refresh = '{tag}', group_selection_strategy = {noise}_THRESHOLD"
     return (
-        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = 1e-9, refresh = '{tag}', "
-        f"group_selection_strategy = {noise}_THRESHOLD, max_groups_contributed = 1{more}) key, "
-        f"dp_interval_low(a) AS low, dp_interval_high(a) AS high, {answer} AS a, avg(cost) AS beside, dp_interval_low(beside) AS low_beside, "
-        "dp_interval_high(beside) AS high_beside FROM calls GROUP BY key"
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}, max_groups_contributed = 1{more}) key, "
+        f"dp_interval_low(a) AS low, dp_interval_high(a) AS high, {answer} AS a, avg(cost) AS beside, "
+        "dp_interval_low(beside) AS low_beside, dp_interval_high(beside) AS high_beside FROM calls GROUP BY key"
     )
 
 
