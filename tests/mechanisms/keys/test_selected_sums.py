@@ -18,7 +18,8 @@ POLICY = f"""CREATE PRIVACY POLICY ON professors (PRIVACY UNIT id MAX ROWS 5, {B
 ROWS = """SELECT i // 4 AS id, ['pen', 'paper', 'gum'][1 + (i * 7919) % 3] AS item, CAST(i * 31 % 100 AS INTEGER)
     AS quantity, CASE WHEN i % 5 > 0 THEN i % 7 / 7 END AS share, ['red', 'blue'][1 + i % 2] AS color
     FROM range(12000) AS r(i) UNION ALL SELECT 10000 + i, 'rare ' || i, 1, 0.5, 'red' FROM range(200) AS r(i)"""
-OPTIONS = "epsilon = 10, delta = 1e-5, max_groups_contributed = 3, group_selection_strategy = {}_THRESHOLD"
+# One of the 200 items of a single professor is published with a chance below 1e-10 at this delta.
+OPTIONS = "epsilon = 10, delta = 1e-12, max_groups_contributed = 3, group_selection_strategy = {}_THRESHOLD"
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +49,16 @@ def charges(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
 @pytest.mark.parametrize("bounds", ["", ", contribution_bounds_per_group => (0, 100)"])
 def test_the_first_example_of_bigquery(professors: duckdb.DuckDBPyConnection, noise: str, bounds: str) -> None:
-    """Average quantities by item: those of the items of many, within fifteen standard errors of noise (6e-10), and no
-    other item."""
+    """Average quantities by item: those of the items of many, within fifteen standard errors of noise (6e-10). At this
+    delta an item of one professor may be among them."""
     text = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 10, delta = .0001, max_groups_contributed = 2, "
         f"privacy_unit_column = id, group_selection_strategy = {noise}_THRESHOLD) item, AVG(quantity{bounds}) AS "
         "average_quantity, dp_stderr(average_quantity) AS error FROM professors GROUP BY item"
     )
     found = ask(professors, text)
-    assert found.keys() == {"pen", "paper", "gum"}
-    for average, error in found.values():
+    assert found.keys() >= {"pen", "paper", "gum"}
+    for average, error in (found[item] for item in ("pen", "paper", "gum")):
         assert 0 < error < 1 and abs(average - 49.5) < 2 + 15 * error, "two groups of three are kept"
 
 
@@ -99,10 +100,10 @@ def test_a_sum_costs_what_was_asked(professors: duckdb.DuckDBPyConnection) -> No
     ask(professors, statement("sum(quantity) AS s, avg(quantity) AS b FROM professors", more=", refresh = 'a'"))
     ask(professors, statement("sum(quantity) AS s FROM professors", noise="LAPLACE", more=", refresh = 'a'"))
     gaussian, laplace = charges(professors)[before:]
-    delta = Fraction(1, 10**5)
-    assert gaussian[0] is None and gaussian[2] == pytest.approx(float(delta * 8 / 9))
+    delta = Fraction(1, 10**12)
+    assert gaussian[0] is None and gaussian[2] == pytest.approx(float(delta * 8 / 9), abs=0)
     assert gaussian[1] == pytest.approx(float(rho_of(Fraction(10), delta / 9)), rel=1e-6)
-    assert laplace[0] == 10.0 and laplace[2] == pytest.approx(1e-5)
+    assert laplace[0] == 10.0 and laplace[2] == pytest.approx(1e-12, abs=0)
 
 
 def test_bounds_by_group_have_less_noise(professors: duckdb.DuckDBPyConnection) -> None:
