@@ -142,15 +142,16 @@ def read_analysis(
     chosen = options.selection is not None or (None if known or more is None else False)
     builder = KeyBuilder(source, facts, chosen, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
-    plain = options.summary is None and not chosen
+    plain, shared = options.summary is None and not chosen, not chosen and options.target_stderr is None
+    widens = options.treatment.total or options.treatment.left_out
     answers = AnswerReader(
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        AggregateReader(source, column_types(source), shared=not chosen and options.target_stderr is None),
+        AggregateReader(source, column_types(source), shared=shared, opens=options.treatment.finds_norm),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or not plain or known or combined,
+        moved=options.treatment.moves or widens or not plain or known or combined,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if chosen:
@@ -165,8 +166,6 @@ def read_analysis(
         check_groups(answers.aggregates, keys, sets, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
-    if chosen:
-        require_counts(request, clause or select)
     request = with_intervals(request, source.policy, answers.reader.conditions)
     if options.summary is not None:
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
@@ -353,6 +352,8 @@ def _request(
     require_persons(rows, question, place)
     request = Request(rows, question, price_of(options, policy, place))
     require_norm(options, request, place)
+    if options.selection is not None:
+        require_counts(request, place)
     return request
 
 

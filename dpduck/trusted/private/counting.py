@@ -79,6 +79,8 @@ def count_exactly(
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
         return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
+    if job.together:
+        return ExactCounts((), np.array(tables_from(job.aggregates, columns), np.int64), (), job.unit_bounds)
     if _packed(reading):
         return counts_of_packed(reading, columns)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
@@ -235,7 +237,9 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     most = None if job.unit_sql is None else job.max_rows
     cells = packed_cells(reading)
     levels = (job.levels, job.spread) if job.levels else None
-    return stage_sql(rows, cells, job.aggregates, most, known=known, crowds=crowds, levels=levels)
+    return stage_sql(
+        rows, cells, job.aggregates, most, known=known, crowds=crowds, levels=levels, together=job.together
+    )
 
 
 def packed_cells(reading: Reading) -> dict[str, int | None]:

@@ -80,6 +80,7 @@ class CountingJob:
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
     spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
         at least once.
+    together: whether norms and levels are of all cells of a unit, as if they were one. There are no attributes then.
     """
 
     from_sql: str
@@ -99,8 +100,11 @@ class CountingJob:
     periods: PeriodColumn | None = None
     levels: int = 0
     spread: int = 1
+    together: bool = False
 
     def __post_init__(self) -> None:
+        if self.together and (self.attributes or self.unit_sql is None):
+            raise InternalError("cells together that are told apart, or of no unit")
         if self.levels and (self.unit_sql is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
             raise InternalError("levels of no units, or of several aggregates")
         if self.spread < 1 or (self.spread > 1 and not self.levels):
@@ -125,6 +129,8 @@ class CountingJob:
         if self.levels:  # a unit is at one level
             return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
+        if self.together:
+            return tuple(aggregate.together_bound(self.row_bound, cells) for aggregate in self.aggregates)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 
     @property
@@ -174,6 +180,8 @@ class KeyedJob:
     def __post_init__(self) -> None:
         if any(one.form not in ("count", "valued", "sum") for one in self.rows.aggregates):
             raise InternalError("groups are selected for counts and sums alone")
+        if self.rows.together or self.rows.levels:
+            raise InternalError("groups that are counted as one, or units of no group")
         if len({one.norm > 0 for one in self.rows.aggregates}) > 1:
             raise InternalError("weights of some aggregates of a group")
 
