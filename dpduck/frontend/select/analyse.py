@@ -45,6 +45,7 @@ from dpduck.frontend.select.outer import (
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.frontend.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
@@ -143,7 +144,9 @@ def read_analysis(
     builder = KeyBuilder(source, facts, chosen, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     plain, shared = options.summary is None and not chosen, not chosen and options.target_stderr is None
-    widens = options.treatment.total or options.treatment.left_out
+    usual = source.first.policy.unit.max_rows >= MANY_ROWS and more is not None and not (known or combined)
+    usual = usual and may_find_norms(options, source, keys, builder.sources)
+    widens = usual or options.treatment.total or options.treatment.left_out
     answers = AnswerReader(
         source.scope,
         _released_names(keys),
@@ -162,11 +165,10 @@ def read_analysis(
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
-    if not chosen:
-        check_groups(answers.aggregates, keys, sets, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     request = with_intervals(request, source.policy, answers.reader.conditions)
+    request = with_norms(request) if usual else request
     if options.summary is not None:
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
@@ -334,6 +336,8 @@ def _request(
     facts: PublicFacts,
 ) -> Request:
     place = select.args.get("hint") or select
+    if options.selection is None:
+        check_groups(aggregates, keys, sets, place)
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     policy = source.policy

@@ -265,6 +265,8 @@ class Treatment:
         no part of the digest where there are none.
     left_out: whether intervals hold what a norm leaves out. total: whether cells are brought to a total that is
         measured apart. Both are no part of the digest where they are false.
+    usual: whether all this about norms is not written, but what a statement gets that says nothing of bounds. Nothing
+        of it is then part of the digest, so that answers of earlier versions are found.
     """
 
     strategy: str = "auto"
@@ -285,6 +287,7 @@ class Treatment:
     centers: tuple[Fraction, ...] = ()
     left_out: bool = False
     total: bool = False
+    usual: bool = False
 
     @property
     def widens(self) -> bool:
@@ -429,11 +432,12 @@ class Request:
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
             "norm": treatment.norm is None,
-            "finds_norm": not treatment.finds_norm,
+            "finds_norm": treatment.usual or not treatment.finds_norm,
             "sum_norms": not treatment.sum_norms,
             "centers": not treatment.centers,
-            "left_out": not treatment.left_out,
-            "total": not treatment.total,
+            "left_out": treatment.usual or not treatment.left_out,
+            "total": treatment.usual or not treatment.total,
+            "usual": True,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal

@@ -18,7 +18,7 @@ from math import floor, inf, prod, sqrt
 from typing import Any
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import Operand, Question, Request
+from dpduck.frontend.select.request import Operand, Question, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
@@ -312,6 +312,12 @@ def describe(request: Request, proposal: NormProposal) -> str:
     """Returns the one way that there is. Its error follows from the norms, which nobody knows before."""
     cells, treatment = sum(request.question.cells), request.question.treatment
     said = ["identity: every cell of all keys together"]
+    if treatment.usual:
+        rows = request.rows.max_rows
+        said += [
+            f"the statement says no bound, and units have up to {rows} rows: norms are looked for; "
+            f"max_rows_contributed = {rows} says that noise goes by rows, with errors of {_by_rows(request)}"
+        ]
     if proposal.searches:
         levels = max(one.levels for one in proposal.searches) + 1
         said += [
@@ -349,6 +355,14 @@ def describe(request: Request, proposal: NormProposal) -> str:
         None,
     ]
     return rows_sql(EXPLAINED, [row])
+
+
+def _by_rows(request: Request) -> str:
+    """Returns the standard errors of the same answers where noise goes by rows."""
+    question = replace(request.question, treatment=Treatment())
+    plan = plans_at(replace(request, question=question), NoiseKind.GAUSSIAN, amount_of(request))
+    lines = foreseen(CubeProposal(plan, ()), None)
+    return ", ".join(shortened(line.worst or line.typical or 0.0) for line in lines)
 
 
 def _foretold(request: Request) -> str:
