@@ -76,7 +76,7 @@ def margins_sql(
         if analysis.request.question.summary is not None:
             columns += _of_summary(of_aggregate[0], number, analysis, known)
             continue
-        if analysis.request.question.selection is not None:
+        if analysis.request.question.selection is not None and of_aggregate:
             columns += _of_selected(of_aggregate, number, analysis, known or ())
             continue
         names = (low_column(number), high_column(number), margin_column(number))

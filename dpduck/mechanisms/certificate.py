@@ -26,7 +26,7 @@ import duckdb
 from dpduck.database.releases import StoredRelease
 from dpduck.database.tables import rows_sql
 from dpduck.frontend.text.names import fold, quote_identifier
-from dpduck.trusted.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, norms_of
+from dpduck.trusted.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, moved_beside, norms_of
 from dpduck.trusted.ledger.entries import rational_text
 from dpduck.trusted.noise.law import Noise
 from dpduck.values.accounting import epsilon_of
@@ -181,6 +181,9 @@ def plan_text(asks: Iterable[Ask[Any]]) -> str:
         norms = norms_of(ask)
         if ask.noise is None or norms is None:
             others[json.dumps(_other(ask))] += ask.times
+            for noise, moved in _beside(ask.query):
+                _, counts = by_noise.setdefault(id(noise), (noise, Counter()))
+                counts["Beside", *moved] += ask.times
         else:
             _, counts = by_noise.setdefault(id(ask.noise), (ask.noise, Counter()))
             counts[type(ask.query).__name__, *norms] += ask.times
@@ -195,6 +198,11 @@ def plan_text(asks: Iterable[Ask[Any]]) -> str:
 def versions_text() -> str:
     """Names what makes the release."""
     return f"dpduck {version('dpduck')}, DuckDB {duckdb.__version__}"
+
+
+def _beside(query: object) -> list[tuple[Noise, tuple[int, int, int]]]:
+    """Returns the noises of sums beside a selection, and how far a unit moves all that has each of them."""
+    return moved_beside(query) if isinstance(query, Threshold) and query.beside else []
 
 
 def _moved(query: str, l1: int, l2_squared: int, most: int, times: int) -> Part:
@@ -222,5 +230,7 @@ def _other(ask: Ask[Any]) -> Part:
     if isinstance(query, Threshold):
         bounds = query.bounds
         counts = {"groups": bounds.groups, "per_group": bounds.per_group, "total": bounds.total, "rows": bounds.rows}
+        if query.beside:  # what is answered beside the selection is written as other measurements are
+            return {**part, **counts, "excess": query.excess, "answered": 0}
         return {**part, **counts, "excess": query.excess, "answered": query.answered, "answers": _noise(query.answers)}
     raise InternalError("nobody can describe this question")

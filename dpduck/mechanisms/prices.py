@@ -79,7 +79,7 @@ class AggregateError:
     """
 
     text: str
-    cells: int
+    cells: int | None
     rows: float | None
     typical: float | None
     worst: float | None
@@ -106,7 +106,8 @@ def _note(one: AggregateError) -> str | None:
     if one.worst is not None:
         return None
     if one.typical is None:
-        return f"{by_rows(one.by_rows)}; EXPECT ROWS of the policy puts figures here"
+        said = by_rows(one.by_rows)
+        return said if one.cells is None else f"{said}; EXPECT ROWS of the policy puts figures here"
     return None if one.by_rows is None else f"{float(f'{one.by_rows:.3g}'):.15g}/n"
 
 

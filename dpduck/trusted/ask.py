@@ -156,12 +156,21 @@ class EveryKey(Query[bytes]):
 
 
 @dataclass(frozen=True, eq=False)
+class Beside:
+    """An aggregate of published groups: its noise, and how far one unit moves its table by group."""
+
+    noise: Noise
+    norms: Norms
+
+
+@dataclass(frozen=True, eq=False)
 class Threshold(Query[PublishedKeys]):
     """Groups of at least `least` units whose noisy count is above least - 1 + k + excess, and their answers.
 
     The ask's noise is that of the selecting count. bounds: of the scan. answers: noise of the other answers.
     aggregates: how many there are; reused: those that the selecting count answers. other: whether what was suppressed
-    is counted, for each aggregate.
+    is counted, for each aggregate. beside: of each aggregate, where any is no count; empty for counts of rows, which
+    all have the noise `answers`.
     """
 
     bounds: GroupBounds
@@ -171,6 +180,21 @@ class Threshold(Query[PublishedKeys]):
     aggregates: int
     reused: tuple[int, ...]
     other: bool
+    beside: tuple[Beside, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.beside and len(self.beside) != self.aggregates:
+            raise InternalError("aggregates without their noise")
+
+    def of_aggregate(self, number: int) -> Beside:
+        """Returns the noise and the norms of one aggregate of the job."""
+        rows = self.bounds.rows
+        return self.beside[number] if self.beside else Beside(self.answers, (rows, rows * rows, rows))
+
+    @property
+    def paid(self) -> tuple[int, ...]:
+        """Returns the aggregates that are answered beside the selecting count."""
+        return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
 
     @property
     def above(self) -> int:
@@ -180,7 +204,7 @@ class Threshold(Query[PublishedKeys]):
     @property
     def answered(self) -> int:
         """Returns how many counts are answered beside the selecting one: published groups and others split the rows."""
-        return self.aggregates if self.other else self.aggregates - len(self.reused)
+        return len(self.paid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,13 +436,22 @@ def _gate_cost(gate: SparseVector, thresholds: Noise, step: int) -> Charge:
 
 def _threshold_cost(query: Threshold, noise: Noise) -> Charge:
     """Prices the selecting count and the answers by their norms, and the delta of groups of one unit (key_delta)."""
-    bounds, answered = query.bounds, query.answered
-    if noise.kind is not query.answers.kind:
+    bounds = query.bounds
+    if any(law.kind is not noise.kind for law in (query.answers, *(one.noise for one in query.beside))):
         raise InternalError("a release has either Laplace or Gaussian noise")
     costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
-    if answered:
-        costs.append(query.answers.cost(answered * bounds.rows, answered * bounds.rows**2, bounds.rows))
+    costs += [law.cost(*norms) for law, norms in moved_beside(query)]
     return _together(costs, key_delta(noise, query.excess, bounds.groups))
+
+
+def moved_beside(query: Threshold) -> list[tuple[Noise, Norms]]:
+    """Returns each noise of the answers beside the selecting count, and how far a unit moves all that have it."""
+    norms: dict[int, tuple[Noise, Norms]] = {}
+    for one in map(query.of_aggregate, query.paid):
+        l1, l2_squared, most = one.norms
+        law, known = norms.get(id(one.noise), (one.noise, (0, 0, 0)))
+        norms[id(one.noise)] = law, (known[0] + l1, known[1] + l2_squared, max(known[2], most))
+    return list(norms.values())
 
 
 def _repeated(charge: Charge, times: int) -> Charge:

@@ -37,6 +37,11 @@ ASKED = {
     "FROM people GROUP BY age",
     "selected keys": f"{SELECT}, delta = 1e-7, group_selection_strategy = LAPLACE_THRESHOLD, "
     "max_groups_contributed = 2) zip, count(*) AS n FROM people GROUP BY zip",
+    "sums of selected keys": f"{SELECT}, delta = 1e-7, group_selection_strategy = GAUSSIAN_THRESHOLD, "
+    "max_groups_contributed = 2) zip, sum(age) AS s, avg(age) AS a, count(*) AS n FROM people GROUP BY zip",
+    "weighed selected keys": f"{SELECT}, delta = 1e-7, group_selection_strategy = GAUSSIAN_THRESHOLD, "
+    "max_norm_contributed = 1.5) sex, count(*) AS n, avg(cost) AS a FROM (SELECT person, cost, sex + 1 AS sex FROM "
+    "stays) GROUP BY sex",
     "a projection": f"CREATE PRIVATE PROJECTION projected {SPARSE}, rows = 64) AS SELECT zip FROM people",
     "a histogram": f"CREATE PRIVATE HISTOGRAM kept {SPARSE}) ON people (zip)",
     "a session": f"CREATE PRIVATE SESSION asked {SPARSE}) ON people (zip)",
@@ -149,7 +154,7 @@ def test_every_kind_is_whole(bundle: Bundle) -> None:
     for kind, statement in RELEASES.items():
         assert certified[statement]["plan"], kind
     queries = {moved["query"] for _, part in parts_of(bundle) for moved in part.get("moved", [part])}
-    assert queries >= {"Table", "Sketch", "Layers", "Projection", "EveryKey", "Total", "Within", "Threshold"}
+    assert queries >= {"Table", "Sketch", "Layers", "Projection", "EveryKey", "Total", "Within", "Threshold", "Beside"}
 
 
 def test_less_noise_of_any_kind_is_found(bundle: Bundle) -> None:

@@ -14,7 +14,7 @@ from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import Options
-from dpduck.frontend.select.private_keys import COUNTED, ONE_PER_GROUP
+from dpduck.frontend.select.private_keys import COUNTED, ONE_PER_GROUP, SELECTED
 from dpduck.frontend.select.request import OPEN_STEPS, TREE, Aggregate, Key, Operand, Treatment
 from dpduck.frontend.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
 from dpduck.frontend.text.dialect import BOUNDS
@@ -403,7 +403,7 @@ def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Seq
             f"nonnegative and integer are for counts, and {others[0].text[:60]} is none",
             "round(..) or greatest(.., 0) in the select list",
         )
-    if options.selection is not None and others:
+    if options.selection is not None and any(one.function not in (*SELECTED, "distinct") for one in others):
         raise refusal(place, *COUNTED)
     if options.target_stderr is not None and any(one.function != "count" or one.operand for one in aggregates):
         raise refusal(place, "target_stderr is for counts of rows", "epsilon = .. or rho = ..")

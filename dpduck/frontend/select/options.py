@@ -82,7 +82,7 @@ TABLE = (
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles", "quantile_intervals", "form", "reuse", "ahead",
-    "max_norm_contributed", "max_sum_norm_contributed", "centers", "left_out", "total",
+    "left_out", "total",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -215,6 +215,10 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
             what = "max_sum_norm_contributed, centers, left_out and total go with a norm of rows"
             raise refusal(place, what, "max_norm_contributed = 30 or 'private' beside them")
         return
+    selection = request.question.selection
+    if selection is not None and (treatment.finds_norm or selection.other):
+        what = "a norm of selected keys is a number, and bounds no row for all other groups"
+        raise refusal(place, what, "max_norm_contributed = 30, without other = TRUE")
     if treatment.finds_norm and (treatment.sum_norms or price.target is not None):
         what = "a norm that is found in the statement goes with no other norm and no target"
         raise refusal(place, what, "epsilon and delta, or rho; max_norm_contributed = 30 beside a target")

@@ -22,7 +22,13 @@ from dpduck.frontend.select.request import Aggregate, Key, KeySelection, Operand
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
 
-COUNTED = ("keys are selected for counts alone", "count(*), count(*) FILTER (WHERE ..), count(DISTINCT unit)")
+COUNTED = (
+    "keys are selected for counts, sums and averages alone",
+    "count(*), count(x), sum(x), avg(x), each with FILTER (WHERE ..), count(DISTINCT unit)",
+)
+SELECTED = ("count", "sum", "avg")
+"""The functions of selected keys."""
+
 FURTHER = "rows of a unit in further groups are left out"
 """What max_groups_contributed does to a unit with rows in more groups."""
 
@@ -91,17 +97,22 @@ def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
 
 
 def require_counts(request: Request, place: exp.Expr) -> None:
-    """Selected keys come with counts of rows, and with the number of units, which is what selects them."""
-    units = [counts_units(aggregate, request.rows.unit_sql) for aggregate in request.question.aggregates]
-    if any(aggregate.operand and not unit for aggregate, unit in zip(request.question.aggregates, units, strict=True)):
+    """Selected keys come with counts, sums and averages, of which a row for all other groups can be told as well."""
+    aggregates, selection = request.question.aggregates, request.question.selection
+    distinct = next((one for one in aggregates if one.distinct is not None), None)
+    if distinct is not None:
+        what = f"{distinct.text[:60]} is not answered for selected keys"
+        raise refusal(place, what, "count(DISTINCT unit), or keys with a DOMAIN")
+    if any(one.function not in SELECTED for one in aggregates):
         raise refusal(place, *COUNTED)
-    if (
-        request.question.selection is not None
-        and request.question.selection.other
-        and any(units)
-        and request.rows.max_rows > 1
-    ):
+    if selection is None or not selection.other or request.rows.max_rows == 1:
+        return
+    if any(one.operand == ONE_PER_GROUP for one in aggregates):
         raise refusal(place, "units of several groups do not add up to units", "count(*) beside other = TRUE")
+    by_group = next((one for one in aggregates if one.operand_by_group), None)
+    if by_group is not None:
+        what = f"{by_group.text[:60]} bounds what a unit adds to one group, and other = TRUE is of many"
+        raise refusal(place, what, "contribution_bounds_per_row, or the statement without other")
 
 
 def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:

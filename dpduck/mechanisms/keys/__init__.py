@@ -4,6 +4,7 @@ from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.keys.plan import (
     KeyProposal,
     explained_keys,
+    foreseen_of_keys,
     key_columns,
     key_header,
     key_table,
@@ -23,5 +24,6 @@ KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
     recover=key_table,
     describe=explained_keys,
     columns=key_columns,
+    errors=foreseen_of_keys,
     warn=warn_of_keys,
 )

@@ -19,19 +19,31 @@ from dpduck.database.sandbox import sandbox
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.frontend.select.private_keys import FURTHER, counts_units
 from dpduck.frontend.select.request import KeySelection, Request
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, lows_column, stderr_column
+from dpduck.frontend.text.names import (
+    GROUPING_ID,
+    GROUPING_SET,
+    answer_column,
+    highs_column,
+    lows_column,
+    stderr_column,
+)
+from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
+from dpduck.mechanisms.cubes.recover import ROUNDING, weighted
 from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys, norms_of_keys, weighed_measures_of_keys
 from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
+from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
-from dpduck.planning.recovery.curved import LEVELS
-from dpduck.planning.recovery.intervals import ErrorLaw, law_of, selected_lows, survivals
-from dpduck.trusted.ask import Ask, Scan, Threshold
+from dpduck.planning.recovery.curved import LEVELS, Noisy, average_about
+from dpduck.planning.recovery.intervals import ErrorLaw, selected_lows, survivals
+from dpduck.trusted.ask import Ask, Beside, Scan, Threshold
 from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.contributions import FULL, Contribution
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.values.accounting import sigma2_of
+from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 
 
@@ -41,7 +53,8 @@ class KeyPlan:
 
     least: n. excess: tau. reused: the aggregates that the selecting count answers.
     other: whether what was suppressed is counted too. selection, answers: the noise of the selecting counts, and of
-    every other query.
+    every other count. measured, beside: where any aggregate is no count of rows, the measures of all, each with its
+    noise and norms.
     """
 
     bounds: GroupBounds
@@ -53,6 +66,8 @@ class KeyPlan:
     aggregates: int
     reused: tuple[int, ...]
     other: bool
+    measured: KeyMeasures | None = None
+    beside: tuple[Beside, ...] = ()
 
     @property
     def threshold(self) -> int:
@@ -64,9 +79,39 @@ class KeyPlan:
         """Returns the name of the strategy."""
         return f"{self.selection.kind.name.lower()}_threshold"
 
-    def noise_of(self, aggregate: int) -> Noise:
-        """Returns the noise of an aggregate's answers, before it is known which groups are published."""
-        return self.selection if aggregate in self.reused else self.answers
+    def use_of(self, aggregate: int) -> Use:
+        """Returns what an aggregate takes from the tables that trusted code counts."""
+        return Use(aggregate, (Fraction(1),)) if self.measured is None else self.measured.uses[aggregate]
+
+    @property
+    def selecting(self) -> tuple[int, ...]:
+        """Returns the tables that the selecting count answers."""
+        return self.reused if self.measured is None else self.measured.reused
+
+    def noise_of(self, table: int, others: bool = False) -> Noise:
+        """Returns the noise of a table, before it is known which groups are published. others: of the row for these."""
+        if table in self.selecting and not others:
+            return self.selection
+        return self.beside[table].noise if self.beside else self.answers
+
+    def part_of(self, table: int) -> float:
+        """Returns the worth of one integer of a count: 1, or 1/FULL of units that are weighed."""
+        return 1 / FULL if self.measured is not None and self.measured.measures[table].squared_norm else 1.0
+
+    def is_rounded(self, use: Use) -> bool:
+        """Tells whether it is a count of weighed units, which is shown as a whole number."""
+        if self.measured is None or use.measure in self.selecting:
+            return False
+        measure = self.measured.measures[use.measure]
+        counts = measure.operand is None or not measure.operand.sql
+        return bool(measure.squared_norm) and counts and use.also is None
+
+    @property
+    def queries(self) -> int:
+        """Tells how many queries share the price."""
+        if self.measured is None:
+            return queries(self.aggregates, self.reused, self.other)
+        return 1 + sum(share > 0 for share in self.measured.shares)
 
     def published(self, units: int) -> float:
         """Returns the probability that a group of so many units, in as many rows, is published."""
@@ -94,16 +139,36 @@ def plan_keys(
     aggregates: int,
     reused: tuple[int, ...],
     other: bool,
+    measured: KeyMeasures | None = None,
 ) -> KeyPlan:
-    """Returns the plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for groups."""
-    share = amount / queries(aggregates, reused, other)
+    """Returns the plan at a price: epsilon under Laplace, rho under Gaussian noise, shared evenly; delta for groups.
+
+    measured: shares it in another way, and has sums.
+    """
+    share = amount / queries(aggregates, reused, other) if measured is None else amount * measured.selection
     if kind is NoiseKind.LAPLACE:
         selection, answers = Noise(kind, bounds.l1 / share), Noise(kind, bounds.rows / share)
     else:
         selection = Noise(kind, sigma2_of(share, Fraction(bounds.l2_squared)))
         answers = Noise(kind, sigma2_of(share, Fraction(bounds.rows**2)))
     excess = smallest_excess(selection, each_of(bounds.groups, delta))
-    return KeyPlan(bounds, least, delta, selection, answers, excess, aggregates, reused, other)
+    beside = () if measured is None else _beside(kind, amount, bounds, measured, other)
+    return KeyPlan(bounds, least, delta, selection, answers, excess, aggregates, reused, other, measured, beside)
+
+
+def _beside(
+    kind: NoiseKind, amount: Fraction, bounds: GroupBounds, measured: KeyMeasures, other: bool
+) -> tuple[Beside, ...]:
+    """Returns the noise and the norms of each measure. One that the selection answers has the noise of all it has."""
+    noises: dict[Fraction, Noise] = {}
+    found = []
+    for measure, share in zip(measured.measures, measured.shares, strict=True):
+        l1, l2_squared, most = norms_of_keys(measure, bounds, other)
+        part = amount * (share or measured.selection)
+        parameter = l1 / part if kind is NoiseKind.LAPLACE else sigma2_of(part, Fraction(l2_squared))
+        noise = noises.setdefault(parameter, Noise(kind, parameter))
+        found.append(Beside(noise, (l1, l2_squared, most)))
+    return tuple(found)
 
 
 # Tails of the discrete noises, never below the truth: what the delta of thresholded keys is made of.
@@ -210,12 +275,15 @@ def key_header(proposal: KeyProposal) -> ReleaseHeader:
 def key_columns(proposal: KeyProposal) -> Columns:
     """Returns the columns of the released table; those that select keys have lower ends of intervals of their own."""
     lows = tuple((lows_column(number), "DOUBLE[]") for number in proposal.plan.reused)
-    return (*released_columns(proposal.request, [True] * len(proposal.request.question.aggregates)), *lows)
+    whole = [one.function == "count" for one in proposal.request.question.aggregates]
+    return (*released_columns(proposal.request, whole), *lows)
 
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
     """Returns published groups with their answers; a table without rows where none is."""
-    return ReleasedTable(key_columns(proposal), _rows(proposal.request, proposal.plan, published))
+    columns = key_columns(proposal)
+    rows = _rows(proposal.request, proposal.plan, published)
+    return ReleasedTable(columns, rows.select([name for name, _ in columns]))
 
 
 LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contributed"
@@ -244,23 +312,33 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
     selection, charge = _selection(request), request.price.charge
     kind = noise or (NoiseKind.LAPLACE if selection.laplace else NoiseKind.GAUSSIAN)
     epsilon = charge.epsilon if charge.epsilon is not None else Fraction(sqrt(2 * float(charge.rho)))
-    rows = request.rows.unit_sql is None or request.rows.max_rows == 1
+    rows, aggregates = request.rows.unit_sql is None or request.rows.max_rows == 1, request.question.aggregates
+    units = [counts_units(aggregate, request.rows.unit_sql) for aggregate in aggregates]
     reused = tuple(
         number
-        for number, aggregate in enumerate(request.question.aggregates)
-        if counts_units(aggregate, request.rows.unit_sql)
-        or (rows and not aggregate.condition and not aggregate.operand)
+        for number, aggregate in enumerate(aggregates)
+        if units[number] or (rows and not aggregate.condition and not aggregate.operand)
     )
+    plain = all(unit or not one.operand for unit, one in zip(units, aggregates, strict=True))
     return plan_keys(
         kind,
         epsilon if kind is NoiseKind.LAPLACE else charge.rho,
         charge.delta,
         bounds_of_request(request),
         least=selection.least_units,
-        aggregates=len(request.question.aggregates),
+        aggregates=len(aggregates),
         reused=reused,
         other=selection.other,
+        measured=_measures(request, plain, reused),
     )
+
+
+def _measures(request: Request, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
+    """Returns the measures of a statement; None of counts of rows alone."""
+    question = request.question
+    if question.treatment.norm is not None:
+        return weighed_measures_of_keys(question.aggregates, reused, question.treatment)
+    return None if plain else measures_of_keys(question.aggregates, reused, _selection(request).other)
 
 
 def bounds_of_request(request: Request) -> GroupBounds:
@@ -271,11 +349,12 @@ def bounds_of_request(request: Request) -> GroupBounds:
     return GroupBounds(groups, 1, groups, request.rows.unit_bound)
 
 
-def keyed_job(request: Request) -> KeyedJob:
+def keyed_job(request: Request, measured: KeyMeasures | None = None) -> KeyedJob:
     """Describes the job that trusted code counts."""
     selection = _selection(request)
+    counts = [Contribution(aggregate.condition) for aggregate in request.question.aggregates]
     return KeyedJob(
-        rows=counting_job(request, [Contribution(aggregate.condition) for aggregate in request.question.aggregates]),
+        rows=counting_job(request, counts if measured is None else list(map(contribution_of, measured.measures))),
         texts=tuple(key.row_sql for key in request.question.keys if key.row_sql),
         groups=selection.groups if request.rows.unit_sql is not None else request.rows.unit_bound,
     )
@@ -283,14 +362,33 @@ def keyed_job(request: Request) -> KeyedJob:
 
 def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:
     """Declares the ask."""
-    query = Threshold(plan.bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
-    return Ask(Scan(keyed_job(request), plan.bounds.l1), query, plan.selection)
+    tables = plan.aggregates if plan.measured is None else len(plan.measured.measures)
+    query = Threshold(
+        plan.bounds, plan.least, plan.excess, plan.answers, tables, plan.selecting, plan.other, plan.beside
+    )
+    return Ask(Scan(keyed_job(request, plan.measured), plan.bounds.l1), query, plan.selection)
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Tells how noise of published groups is distributed before they are selected, and that of the row of others."""
-    other = law_of(plan.answers)
-    return tuple((law_of(plan.noise_of(number)), other) for number in range(plan.aggregates))
+    """Tells how noise of published groups is distributed before they are selected, and that of the row of others.
+
+    Of averages it depends on the answer, and there is no law.
+    """
+    uses = map(plan.use_of, range(plan.aggregates))
+    return tuple(tuple(_law(plan, use, others) for others in (False, True)) if use.weights else () for use in uses)
+
+
+def _law(plan: KeyPlan, use: Use, others: bool) -> ErrorLaw:
+    """Returns the law of a count or a sum."""
+    noise, weight = plan.noise_of(use.measure, others), float(use.weights[0])
+    variance, step = weight * weight * noise.variance, abs(weight)
+    if use.also is None and plan.is_rounded(use):
+        return ErrorLaw(noise.kind, None, variance + ROUNDING, step)
+    alone = ErrorLaw(noise.kind, noise.parameter, variance, step)
+    if use.also is None:
+        return alone
+    second = _law(plan, use.also, others)
+    return ErrorLaw(noise.kind, None, alone.variance + second.variance, max(alone.step, second.step))
 
 
 def _selection(request: Request) -> KeySelection:
@@ -319,13 +417,60 @@ def _rows(request: Request, plan: KeyPlan, published: PublishedKeys) -> pa.Table
     columns[GROUPING_ID] = pa.array([0] * count + [(1 << len(request.question.keys)) - 1] * others, pa.int64())
     columns[GROUPING_SET] = pa.array([0] * count + [OTHER_SET] * others, pa.int32())
     for number, law in enumerate(key_laws(plan)):
-        rest = np.array([] if published.other is None else [published.other[number]], np.int64)
-        columns[answer_column(number)] = pa.array(np.concatenate([published.answers[number], rest]))
+        if not law:
+            columns |= _average(request, plan, published, number)
+            continue
+        answers = _linear(plan.use_of(number), published)
+        whole = answers.dtype == np.int64 or not plan.is_rounded(plan.use_of(number))
+        columns[answer_column(number)] = pa.array(answers if whole else np.rint(answers).astype(np.int64))
         columns[stderr_column(number)] = pa.array([sqrt(law[0].variance)] * count + [sqrt(law[1].variance)] * others)
         if number in plan.reused:
-            lows = selected_lows(plan.selection, plan.threshold, plan.least, published.answers[number], LEVELS)
+            units = published.answers[plan.use_of(number).measure]
+            lows = selected_lows(plan.selection, plan.threshold, plan.least, units, LEVELS)
             columns[lows_column(number)] = listed(np.pad(lows, ((0, 0), (0, others)), constant_values=np.nan))
     return pa.table(columns)
+
+
+def _measured(table: int, published: PublishedKeys) -> IntegerArray:
+    """Returns the noisy numbers of a table, that of all others last."""
+    rest = np.array([] if published.other is None else [published.other[table]], np.int64)
+    return np.concatenate([published.answers[table], rest])
+
+
+def _linear(use: Use, published: PublishedKeys) -> IntegerArray | FloatArray:
+    """Returns a count in whole numbers, or a sum."""
+    first = _measured(use.measure, published)
+    if use.also is None:
+        return first if use.weights == (Fraction(1),) else weighted(use.weights, [first.astype(np.float64)])
+    second = _measured(use.also.measure, published)
+    return float(use.weights[0]) * first + float(use.also.weights[0]) * second
+
+
+def _average(request: Request, plan: KeyPlan, published: PublishedKeys, number: int) -> dict[str, pa.Array]:
+    """Returns the columns of an average: answers, standard errors, and ends of intervals."""
+    use, operand = plan.use_of(number), request.question.aggregates[number].operand
+    if use.also is None or operand is None or plan.measured is None:
+        raise InternalError("an average of no count and no sum")
+    counts, sums = (_measured(table, published) for table in (use.measure, use.also.measure))
+    groups, step, part = len(published.answers[0]), float(use.also.weights[0]), plan.part_of(use.measure)
+
+    def stderrs(table: int) -> FloatArray:
+        each = [sqrt(plan.noise_of(table, others).variance) for others in (False, True)]
+        return np.array(each[:1] * groups + each[1:] * (len(counts) - groups))
+
+    found = average_about(
+        float(plan.measured.measures[use.also.measure].centre),
+        (float(operand.low), float(operand.high)),
+        Noisy(counts.astype(np.float64) * part, stderrs(use.measure) * part, part),
+        Noisy(sums.astype(np.float64) * step, stderrs(use.also.measure) * step, step),
+        plan.selection.kind,
+    )
+    return {
+        answer_column(number): pa.array(found.estimates, from_pandas=True),
+        stderr_column(number): pa.array(found.stderrs, from_pandas=True),
+        lows_column(number): listed(found.lows),
+        highs_column(number): listed(found.highs),
+    }
 
 
 # dp_explain for selected keys: the threshold, the noise, and how likely groups of some sizes are published.
@@ -353,10 +498,10 @@ def explained_keys(request: Request, proposal: KeyProposal) -> str:
 
 
 def _row(request: Request, plan: KeyPlan, chosen: bool, note: str) -> list[Value]:
-    worst, price = max(plan.noise_of(number).variance for number in range(plan.aggregates)), request.price
+    worst, price = max((law[0].stderr for law in key_laws(plan) if law), default=None), request.price
     return [
-        plan.strategy, chosen, None, sqrt(worst), price.stated_epsilon, price.charge.delta, price.charge.rho,
-        None, queries(plan.aggregates, plan.reused, plan.other), note, 0.0, plan.threshold,
+        plan.strategy, chosen, None, worst, price.stated_epsilon, price.charge.delta, price.charge.rho,
+        None, plan.queries, note, 0.0, plan.threshold,
         sqrt(plan.selection.variance), *(plan.published(size) for size in SIZES),
     ]  # fmt: skip
 
@@ -370,5 +515,58 @@ def _note(request: Request, plan: KeyPlan) -> str:
     return (
         f"{plan.selection.kind.value} noise; privacy unit {unit} in at most {plan.bounds.groups} groups; published are "
         f"groups of more than {plan.threshold} {counted} after noise; {LOWER_THRESHOLD} shows smaller groups"
-        f"{left if plan.bounds.groups < request.rows.unit_bound else ''}"
+        f"{left if plan.bounds.groups < request.rows.unit_bound else ''}{_sums(plan)}"
     )
+
+
+def _sums(plan: KeyPlan) -> str:
+    """Says what a unit adds to each table of sums, from public figures; nothing of counts of rows alone."""
+    if plan.measured is None:
+        return ""
+    words = {"count": "a count", "valued": "a count of values", "sum": "a sum in steps"}
+    parts = zip(plan.measured.measures, plan.measured.shares, plan.beside, strict=True)
+    told = [
+        f"{words[measure.form]} over {measure.condition or 'all rows'}"
+        f"{_about(measure)}, {_moved(measure, one)}: {float(100 * share):.3g} % of the price"
+        for measure, share, one in parts
+        if share
+    ]
+    return "".join(f"; {one}" for one in told)
+
+
+def _moved(measure: Measure, beside: Beside) -> str:
+    """Says what one unit adds at most, or what norm its groups have at most."""
+    if measure.squared_norm:
+        norm = sqrt(measure.squared_norm) * float(measure.operand_step)
+        return f"of which one unit has at most a norm of {norm:.6g}, and a unit above it counts for a part of itself"
+    return f"of which one unit adds at most {beside.norms[0]}, {beside.norms[2]} to one group"
+
+
+def _about(measure: Measure) -> str:
+    """Says what is summed, and between which bounds."""
+    operand = measure.operand
+    if operand is None or not operand.sql:
+        return ""
+    centre = f" about {float(measure.centre):.15g}" if measure.centre else ""
+    return f" of {operand.sql} between {float(operand.low):.15g} and {float(operand.high):.15g}{centre}"
+
+
+def foreseen_of_keys(proposal: KeyProposal, expect_rows: int | None) -> list[AggregateError]:
+    """Returns one line an aggregate of a published group, where there are sums.
+
+    How many groups and rows of each there are is private. The error of an average is told by the rows of its group, as
+    a mean over all averages between the bounds.
+    """
+    plan, found = proposal.plan, list[AggregateError]()
+    if plan.measured is None:
+        return []
+    for number, (one, law) in enumerate(zip(proposal.request.question.aggregates, key_laws(plan), strict=True)):
+        use = plan.use_of(number)
+        if law:
+            found.append(AggregateError(one.text, None, None, law[0].stderr, law[0].stderr))
+        elif use.also is not None and one.operand is not None:
+            step, half = float(use.also.weights[0]), float(one.operand.high - one.operand.low) / 2
+            first, second = (plan.noise_of(table).variance for table in (use.measure, use.also.measure))
+            by_row = sqrt(step * step * second + half * half / 3 * first * plan.part_of(use.measure) ** 2)
+            found.append(AggregateError(one.text, None, None, None, None, by_rows=by_row))
+    return found

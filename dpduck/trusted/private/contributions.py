@@ -72,9 +72,9 @@ class Contribution:
             self.degree in (1, 2)
         ):
             raise InternalError("a contribution of no known form")
-        if self.centre and (self.form != "sum" or self.per_group or not self.low <= self.centre <= self.high):
-            raise InternalError("a centre of no sum over rows")
-        if self.per_group and (self.rest or self.form in ("count", "valued") or self.low % self.step != 0):
+        if self.centre and (self.form != "sum" or not self.value_sql or not self.low <= self.centre <= self.high):
+            raise InternalError("a centre of no sum of values")
+        if self.per_group and (self.rest or self.form == "count" or self.low % self.step != 0):
             raise InternalError("a contribution by group that does not fit its steps")
         if self.step < SMALLEST_STEP:
             raise InternalError("steps that a double cannot tell apart")

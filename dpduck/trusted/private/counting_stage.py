@@ -86,10 +86,12 @@ def stage_sql(
     """
     by_group = any(aggregate.per_group for aggregate in aggregates)
     weighed = any(aggregate.norm for aggregate in aggregates)
-    if weighed and (max_rows is None or groups is not None or not all(aggregate.norm for aggregate in aggregates)):
+    if weighed and (max_rows is None or not all(aggregate.norm for aggregate in aggregates)):
         raise InternalError("weights of some counts, or of rows")
     if together and not weighed and levels is None:
         raise InternalError("cells together of no norm")
+    if weighed and groups is not None and crowds is not None:
+        raise InternalError("units of groups that are not all told apart")
     kept = [UNIT] if (by_group or weighed or levels is not None or groups is not None) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
@@ -104,8 +106,9 @@ def stage_sql(
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     if weighed or levels is not None:
-        return _weighed_sql(checked, list(cells), aggregates, levels, together)
-    counted = "" if groups is None else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
+        return _weighed_sql(checked, list(cells), aggregates, levels, together=together, units=groups is not None)
+    several = max_rows not in (None, 1) and not by_group  # rows of one unit; by group a unit is one by then
+    counted = "" if groups is None else f"count(DISTINCT {UNIT})" if several else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
 
 
@@ -213,19 +216,21 @@ def _weighed_sql(
     cells: Sequence[str],
     aggregates: Sequence[Contribution],
     levels: tuple[int, int] | None,
+    *,
     together: bool,
+    units: bool,
 ) -> str:
     """Returns one row per occupied cell, of units that are weighed, or one per level (weighing). rows_sql: of kept
-    rows.
+    rows. units: whether the number of each cell's units comes last.
     """
     columns = unit_columns(aggregates, by_unit(aggregates))
-    units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
+    of_units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
     if together:
-        units, cells = together_sql(units, aggregates), ()
+        of_units, cells = together_sql(of_units, aggregates), ()
     if levels is not None:
-        return levels_sql(units, aggregates[0], *levels)
+        return levels_sql(of_units, aggregates[0], *levels)
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
-    return weighed_sql(units, cells, aggregates, totals)
+    return weighed_sql(of_units, cells, aggregates, [*totals, *([f"count(*) AS {UNITS}"] if units else [])])
 
 
 def _is_presence(aggregate: Contribution) -> bool:

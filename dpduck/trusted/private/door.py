@@ -243,7 +243,7 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
         if id(ask.scan) not in known and (ask.scan.most, ask.scan.squared) != (None, None):
             _require_same_cells(ask.scan)
         if isinstance(ask.query, Threshold):
-            require_same_bounds(ask.scan.job, ask.query.bounds)
+            require_same_bounds(ask.scan.job, ask.query)
         if isinstance(ask.query, Present):
             _require_same_values(ask.scan.job, ask.query.values)
         if isinstance(ask.query, Quantiles):

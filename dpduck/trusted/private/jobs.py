@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.frontend.rows.parts import Join, Lookup, Source, Stored, UnitLookup
+from dpduck.trusted.operators import Norms
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.rows.elsewhere import Elsewhere
 from dpduck.trusted.rows.plain import INTEGERS
@@ -167,7 +168,7 @@ class CountingJob:
 class KeyedJob:
     """One scan over private rows, by groups whose values are private until they are published.
 
-    rows: as for other counts; its aggregates are counts, its attributes the keys that have a public domain.
+    rows: as for other counts; its aggregates have one table each, its attributes are the keys with a public domain.
     texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
     groups: C, the most groups of one unit; of no account without rows.unit_sql.
     """
@@ -177,8 +178,29 @@ class KeyedJob:
     groups: int
 
     def __post_init__(self) -> None:
-        if any(aggregate != Contribution(aggregate.condition) for aggregate in self.rows.aggregates):
-            raise InternalError("groups are selected for counts alone")
+        if any(one.form not in ("count", "valued", "sum") for one in self.rows.aggregates):
+            raise InternalError("groups are selected for counts and sums alone")
+        if self.rows.together or self.rows.levels:
+            raise InternalError("groups that are counted as one, or units of no group")
+        if len({one.norm > 0 for one in self.rows.aggregates}) > 1:
+            raise InternalError("weights of some aggregates of a group")
+
+    @property
+    def group_bound(self) -> int:
+        """Returns the most groups in which a unit has rows."""
+        return min(self.groups, self.rows.max_rows) if self.rows.unit_sql is not None else self.rows.copies
+
+    def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
+        """Returns for each aggregate how far a unit moves its table by group (L1, squared L2, any one number).
+
+        merged: whether groups may be added up to one row, so that a unit has all in one number.
+        """
+        rows, groups, found = self.rows.row_bound, self.group_bound, list[Norms]()
+        for one in self.rows.aggregates:
+            l1 = one.unit_bound(rows, groups)
+            split = one.squared_bound(rows, groups), one.unit_bound(rows, 1)
+            found.append((l1, *((l1 * l1, l1) if merged else split)))
+        return tuple(found)
 
     @property
     def counts_units(self) -> bool:

@@ -3,7 +3,7 @@ group leaves before that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,10 +17,10 @@ from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.noise.law import Noise
-from dpduck.trusted.private.contribution_sql import row_columns
-from dpduck.trusted.private.contributions import KEY, Crowds, key_integer
+from dpduck.trusted.private.contribution_sql import row_columns, steps_sql, tables_from
+from dpduck.trusted.private.contributions import KEY, Contribution, Crowds, key_integer
 from dpduck.trusted.private.counting import own_aggregates, worker_outputs
-from dpduck.trusted.private.counting_stage import UNITS, cut_sql, stage_sql, total_name
+from dpduck.trusted.private.counting_stage import UNITS, cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
@@ -31,6 +31,7 @@ from dpduck.trusted.rows.plain import plain_text
 from dpduck.trusted.rows.program import BATCH_TEXTS, Division, Output
 from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
 
@@ -57,7 +58,7 @@ def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Ent
     noise: of the selecting count.
     """
     job = stream._job
-    require_same_bounds(job, query.bounds)
+    require_same_bounds(job, query)
     published, suppressed = _selected(stream, query, noise, entropy)
     names = [group_name(number) for number in range(len(job.rows.attributes) + len(job.texts))]
     published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
@@ -65,17 +66,33 @@ def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Ent
     for number in range(query.aggregates):
         exact = published.column(_answer_name(number, query)).to_numpy()
         if number not in query.reused:
-            exact = exact + draw(query.answers, len(exact), entropy)
+            exact = exact + draw(query.of_aggregate(number).noise, len(exact), entropy)  # modulo 2^64
         answers.append(exact)
-    other = None
-    if query.other:
-        added = draw(query.answers, query.aggregates, entropy).tolist()
-        other = tuple(exact + more for exact, more in zip(suppressed, added, strict=True))
+    other = _others(suppressed, query, entropy) if query.other else None
     return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
 
 
 def _answer_name(number: int, query: Threshold) -> str:
-    return UNITS if number in query.reused else total_name(number)
+    return UNITS if number in query.reused else _table_name(number)
+
+
+def _table_name(number: int) -> str:
+    """Returns the column of an aggregate's table, one integer a group."""
+    return f"dpduck_table_{number}"
+
+
+def _others(suppressed: Sequence[int], query: Threshold, entropy: Entropy) -> tuple[int, ...]:
+    """Returns what was suppressed of each aggregate, with noise."""
+    if not query.beside:
+        added = draw(query.answers, query.aggregates, entropy).tolist()
+    else:
+        added = [int(draw(one.noise, 1, entropy)[0]) for one in query.beside]
+    return tuple(_wrapped(exact + more) for exact, more in zip(suppressed, added, strict=True))
+
+
+def _wrapped(number: int) -> int:
+    """Returns a number modulo 2^64, as all tables are."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, list[int]]:
@@ -86,18 +103,29 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             units = groups.column(UNITS).to_numpy()
             noisy = units + draw(noise, len(units), entropy)
             chosen = (units >= query.least) & (noisy > query.above)
-            for number in range(query.aggregates):
-                counts = groups.column(total_name(number)).to_numpy()
-                suppressed[number] += int(counts[~chosen].sum())
-            place = groups.schema.get_field_index(UNITS)
-            kept.append(groups.set_column(place, UNITS, pa.array(noisy)).filter(pa.array(chosen)))
+            tables = _tables(groups, stream._job.rows.aggregates)
+            for number, table in enumerate(tables):
+                suppressed[number] += int(table[~chosen].sum())
+            names = [name for name in groups.column_names if name.startswith(GROUP)]
+            columns = {name: groups.column(name) for name in names} | {UNITS: pa.array(noisy)}
+            columns |= {_table_name(number): pa.array(table) for number, table in enumerate(tables)}
+            kept.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
     return pa.concat_tables(kept), suppressed
 
 
-def require_same_bounds(job: object, bounds: GroupBounds) -> None:
+def _tables(groups: pa.Table, aggregates: Sequence[Contribution]) -> list[IntegerArray]:
+    """Returns the exact tables of all aggregates, one integer a group each."""
+    names = [name for name in groups.column_names if not name.startswith(GROUP) and name != UNITS]
+    return tables_from(aggregates, [groups.column(name).to_numpy() for name in names])
+
+
+def require_same_bounds(job: object, query: Threshold) -> None:
     """Refuses a price for other bounds than those of the SQL that will run."""
-    if not isinstance(job, KeyedJob) or bounds_of(job) != bounds:
+    if not isinstance(job, KeyedJob) or bounds_of(job) != query.bounds or len(job.rows.aggregates) != query.aggregates:
         raise InternalError("the plan and the counts disagree about the contribution bounds")
+    moved = zip(map(query.of_aggregate, range(query.aggregates)), job.norms_beside(query.other), strict=True)
+    if any(one.norms != norms for one, norms in moved):
+        raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
 
 def bounds_of(job: KeyedJob) -> GroupBounds:
@@ -105,8 +133,7 @@ def bounds_of(job: KeyedJob) -> GroupBounds:
     if job.rows.unit_sql is None:
         copies = job.rows.copies
         return GroupBounds(copies, copies, copies, copies)
-    groups = min(job.groups, job.rows.max_rows)
-    return GroupBounds(groups, 1, groups, job.rows.max_rows)
+    return GroupBounds(job.group_bound, 1, job.group_bound, job.rows.max_rows)
 
 
 # Reads exact counts of privacy units and rows by groups of which some keys are private, C groups of each unit at most.
@@ -114,9 +141,12 @@ def bounds_of(job: KeyedJob) -> GroupBounds:
 # Texts are grouped by their bytes: a collation would show one person's spelling of a key that others wrote otherwise.
 
 
+GROUP = "dpduck_group_"
+
+
 def group_name(number: int) -> str:
     """Returns the column of a group's key: first the attributes as codes, then the texts as bytes."""
-    return f"dpduck_group_{number}"
+    return f"{GROUP}{number}"
 
 
 @contextmanager
@@ -147,7 +177,8 @@ def read_groups(
         return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
 
     named = parameters | hashed
-    ranked = None if again else Ranked(rows, lambda other: _rows(job, other, division)[0])
+    whole = any(one.norm for one in rows.aggregates)  # units are weighed, and none of them is told apart before
+    ranked = None if again or whole else Ranked(rows, lambda other: _rows(job, other, division)[0])
     with counted(
         cursor, scan, sql, named, division, workers, stage, again, cut, texts=True, ranked=ranked
     ) as found:  # fmt: skip
@@ -172,7 +203,8 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
     texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
     encoded = {name: f"encode({text})" for name, text in texts.items()}
-    flags = row_columns(own_aggregates(rows, scan, division))
+    own = own_aggregates(rows, scan, division)
+    flags = row_columns(own)
     longest = min(division.longest_read, scan.longest_key)
     short = [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts.values()]
     inner = {name: sql for name, sql in (*codes.items(), *labels.items()) if name not in late}
@@ -181,13 +213,15 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
         kept = [*(name for name in inner if name not in labels), *texts, *flags, *scan.bounding, *division.inputs()]
         read = f"SELECT {', '.join([*(f'{codes[name]} AS {name}' for name in late), *kept])} FROM ({read})"
     if not rows.attributes:
-        return read, parameters
+        return steps_sql(own, read, [*texts, *scan.bounding, *division.inputs()]), parameters
     attributes = [
         f"{_attribute_sql(rows, attribute, number, parameters)} AS {group_name(number)}"
         for number, attribute in enumerate(rows.attributes)
     ]
     kept = [*texts, *flags, *scan.bounding, *division.inputs()]
-    return f"SELECT {', '.join([*attributes, *kept])} FROM ({read})", parameters
+    found = f"SELECT {', '.join([*attributes, *kept])} FROM ({read})"
+    grouped = [group_name(number) for number in range(len(attributes))]
+    return steps_sql(own, found, [*grouped, *texts, *scan.bounding, *division.inputs()]), parameters
 
 
 def _total_text(text: str, scan: Scan) -> str:

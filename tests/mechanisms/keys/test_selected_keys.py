@@ -256,23 +256,18 @@ def test_the_number_of_units_costs_nothing_beside_the_selection(calls: duckdb.Du
     assert all(int(str(row[1])) > 20 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("rest", "message"),
-    [
-        (
-            "reason, count(DISTINCT caller) FILTER (WHERE day = DATE '2024-01-01') FROM calls GROUP BY reason",
-            "counts alone",
-        ),
-        ("reason, count(*, contribution_bounds_per_group => (0, 2)) FROM calls GROUP BY reason", "counts alone"),
-        ("reason, avg(least(greatest(age, 0), 40)) FROM calls GROUP BY reason", "counts alone"),
-    ],
-)
-def test_other_aggregates_of_selected_keys_are_refused(
-    calls: duckdb.DuckDBPyConnection, rest: str, message: str
-) -> None:
-    """What is not a count of rows or of units is refused, not answered as one."""
-    with pytest.raises(duckdb.Error, match=message):
-        ask(calls, statement(rest))
+def test_units_before_rows_are_answered(calls: duckdb.DuckDBPyConnection) -> None:
+    """The number of units has a column of its own for intervals, wherever it stands in the select list."""
+    text = "reason, count(DISTINCT caller) AS units, count(*) AS n FROM calls GROUP BY reason ORDER BY reason"
+    rows = ask(calls, statement(text))
+    assert [row[0] for row in rows] == [*COMMON, None]
+    assert all(isinstance(row[1], int) and isinstance(row[2], int) and row[1] < row[2] + 400 for row in rows)
+
+
+def test_what_is_no_count_sum_or_average_is_refused(calls: duckdb.DuckDBPyConnection) -> None:
+    """Quantiles of selected keys are refused, and units of several groups beside a row for all others."""
+    with pytest.raises(duckdb.Error, match="counts, sums and averages alone"):
+        ask(calls, statement("reason, median(age) FROM calls GROUP BY reason"))
     with pytest.raises(duckdb.Error, match="units of several groups"):
         ask(calls, statement("reason, count(DISTINCT caller) FROM calls GROUP BY reason", "other = TRUE"))
     assert charges(calls) == []

@@ -23,6 +23,10 @@ STATEMENTS = (
     statement(
         "upper(reason) AS k, sex, count(*) AS n FROM calls GROUP BY k, sex HAVING n > 5", "max_groups_contributed = 1"
     ),
+    statement(
+        "reason, sum(age) AS s, avg(age, contribution_bounds_per_group => (0, 50)) AS a, dp_interval_high(a) "
+        "FROM calls GROUP BY reason ORDER BY s"
+    ),
     f"CREATE PRIVATE VIEW kept OPTIONS ({PRICE}, delta = {DELTA}, group_selection_strategy = LAPLACE_THRESHOLD, "
     "max_rows_contributed = 1) AS SELECT reason, count(*) AS n FROM calls GROUP BY reason",
 )

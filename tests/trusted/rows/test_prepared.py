@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import duckdb
@@ -376,6 +377,30 @@ def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
                     found = groups(cursor, job)
                     assert len(found) > 3
                     assert groups(second, over_twins(job, twins, {}, asked(second))) == found
+
+
+BIG, DEC = 'CAST("r0"."big" AS DOUBLE)', 'CAST("r0"."dec" AS DOUBLE)'
+SUMMED = (
+    Contribution(""),
+    Contribution('"r0"."flag"', "sum", BIG, Fraction(-50), Fraction(100), 150, centre=Fraction(25)),
+    Contribution("", "valued", DEC, Fraction(0), Fraction(10), 10_000),
+)
+
+
+@pytest.mark.parametrize("by_group", ["", "sum", "average"])
+@pytest.mark.parametrize(("most", "norm"), [(1, 0), (9, 0), (9, 1)])
+def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_group: str) -> None:
+    """The same sums and counts of values, by rows and by group, of one group of a unit or of all, weighed or not."""
+    with open_stays("who MAX ROWS 3", 60) as connection:
+        other, twins = prepared(connection)
+        summed = (SUMMED[0], *(replace(one, per_group=by_group) for one in SUMMED[1:]))
+        aggregates = tuple(replace(one, norm=norm * 2 * one.bound**2) for one in summed)
+        rows = replace(jobs_of(connection, STATEMENTS[0])[0], aggregates=aggregates)
+        job = KeyedJob(rows, ('CAST("r0"."text" AS VARCHAR)',), most)
+        with connection.cursor() as cursor, other.cursor() as second:
+            found = groups(cursor, job)
+            assert len(found) > 3
+            assert groups(second, over_twins(job, twins, {}, asked(second))) == found
 
 
 def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
