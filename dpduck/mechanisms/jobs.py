@@ -42,4 +42,6 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         unit_type=request.rows.unit_type,
         periods=request.rows.periods,
         copies=request.rows.unit_bound if request.rows.unit_sql is None else 1,
+        groups=request.question.treatment.groups,
+        cell_key=request.rows.cell_key,
     )

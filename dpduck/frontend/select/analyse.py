@@ -19,6 +19,7 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.binding import check_rows
+from dpduck.frontend.select.cell_keys import with_cell_key
 from dpduck.frontend.select.cells import cell_columns, summarised, with_summary_columns
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
@@ -27,6 +28,7 @@ from dpduck.frontend.select.options import (
     price_of,
     read_options,
     require_confidence,
+    require_groups,
     require_norm,
     row_bound,
 )
@@ -116,6 +118,8 @@ def counted(
     For statements that ask something else of their rows than aggregates. bins: of a column with more, none for all.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
+    if given.treatment.groups:
+        raise refusal(select, "max_groups_contributed is of SELECTs by public groups", "the statement without it")
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
     builder = KeyBuilder(source, facts, given.selection is not None or None, given.summary is not None, bins)
@@ -167,6 +171,10 @@ def read_analysis(
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     if chosen:
         require_counts(request, clause or select)
+    if (
+        plain and more is not None and not known and not combined
+    ):  # a stream counts what arrives, of rows that may be gone by then
+        request = with_cell_key(request, source, facts)
     request = with_intervals(request, source.policy, answers.reader.conditions)
     if options.summary is not None:
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
@@ -353,6 +361,7 @@ def _request(
     require_persons(rows, question, place)
     request = Request(rows, question, price_of(options, policy, place))
     require_norm(options, request, place)
+    require_groups(options, request, place)
     return request
 
 

@@ -49,7 +49,7 @@ _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority"
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
     "aggregate_weights", "quantiles", "quantile_intervals", "max_norm_contributed",
-    "max_sum_norm_contributed", "centers",
+    "max_sum_norm_contributed", "centers", "max_groups_contributed",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {
@@ -254,6 +254,7 @@ class Treatment:
         is false.
     sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
         no part of the digest where there are none.
+    groups: the most groups of one unit, 0 for any number, where it is no part of the digest.
     """
 
     strategy: str = "auto"
@@ -272,6 +273,7 @@ class Treatment:
     finds_norm: bool = False
     sum_norms: tuple[Fraction, ...] = ()
     centers: tuple[Fraction, ...] = ()
+    groups: int = 0
 
     @property
     def moves(self) -> bool:
@@ -341,6 +343,19 @@ class Question:
         return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property
+    def tells_keys_apart(self) -> bool:
+        """Tells whether any two combinations of source values differ in some key, or are dropped.
+
+        Trusted code asks the same of its job (jobs.CountingJob), and refuses other bounds.
+        """
+        told: set[int] = set()
+        for key in self.keys:
+            kept = [code for code in key.codes if code >= 0]
+            if not key.row_sql and len(set(kept)) == len(kept):
+                told.update(key.sources)
+        return told >= set(range(len(self.sources)))
+
+    @property
     def characters(self) -> int:
         """Returns the most characters that the texts of one row have: each key's longest label."""
         texts = (key.labels for key in self.keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
@@ -373,7 +388,7 @@ class Price:
     least_rho: Fraction
 
 
-_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "least_rho")
+_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "cell_key", "least_rho")
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 
 
@@ -414,6 +429,7 @@ class Request:
             "finds_norm": not treatment.finds_norm,
             "sum_norms": not treatment.sum_norms,
             "centers": not treatment.centers,
+            "groups": not treatment.groups,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal

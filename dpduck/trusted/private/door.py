@@ -29,6 +29,7 @@ from dpduck.trusted.private.sessions import GateLaw, SessionGate
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins, counted_over
+from dpduck.trusted.rows.table_keys import require_cell_key
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -171,6 +172,8 @@ def opened(
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
+        for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+            require_cell_key(cursor, job, twins)
         place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
         for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
             prepared(job)  # what cannot be counted over twins is found out before it is paid for

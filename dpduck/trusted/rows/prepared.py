@@ -37,7 +37,7 @@ class Twin:
     unit: the column that holds the unit of each row, of DuckDB's type unit_type; None for PRIVACY UNIT ROW.
     own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers. max_rows: of its
     policy. together: where several columns hold the unit, these, with their types: of the table itself, or of the last
-    that its references lead to.
+    that its references lead to. keys: of several columns, which the private table had when it was written.
     """
 
     sql: str
@@ -48,6 +48,7 @@ class Twin:
     cuts: tuple[Clamped, ...] = field(default=(), repr=False)
     max_rows: int = 0
     together: tuple[tuple[str, str], ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
 
     def written(self, alias: str) -> str:
         """Returns the unit as it is written where several columns under an alias hold it."""
@@ -120,7 +121,7 @@ def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str]
     if isinstance(job, KeyJob):
         return replace(job, rows=_over_twins(job.rows, twins, public, True, ask))
     if isinstance(job, CountingJob):
-        return _over_twins(job, twins, public, True, ask)
+        return _over_twins(job, twins, public, not 0 < job.groups < job.max_rows, ask)
     raise InternalError("nobody can count this")
 
 
@@ -156,6 +157,7 @@ def _over_twins(
         unit_type=unit_type,
         lookup=None,
         prepared=prepared,
+        cell_key=(),  # of the table itself; the door has compared bounds before
     )
 
 
