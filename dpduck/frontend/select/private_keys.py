@@ -34,6 +34,13 @@ _SELECTABLE = re.compile(
 )
 
 
+def groups_text(request: Request) -> str:
+    """Returns what max_groups_contributed does to the counts of a request by public keys, "" where it does nothing."""
+    groups = request.question.treatment.groups
+    bounds = 0 < groups < request.rows.max_rows
+    return f", in at most {groups} groups: {FURTHER}, so counts are too low" if bounds else ""
+
+
 def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
     """Tells how groups are selected, with the bound on a unit's groups.
 
