@@ -20,7 +20,10 @@ POLICY = (
     "DOMAIN day {days}, CLAMP big BETWEEN -5 AND 6)"
 )
 DAYS = "IN (3, 0, 1, 2, 4, 5, 6, 7)"
-ROWS = "INSERT INTO stays SELECT i % 20, ['F', 'M', NULL][i % 7 % 3 + 1], i // 20, i * 31 % 23 - 11 FROM range(200) AS r(i)"
+ROWS = (
+    "INSERT INTO stays SELECT i % 20, ['F', 'M', NULL][i % 7 % 3 + 1], i // 20, i * 31 % 23 - 11 "
+    "FROM range(200) AS r(i)"
+)
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1{}) "
 KEY = ("who", "day")
 

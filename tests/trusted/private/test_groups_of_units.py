@@ -88,7 +88,7 @@ def test_a_unit_is_in_so_many_groups_whole_or_up_to_its_rows() -> None:
     for unit in range(40):
         own = [row for row in rows if row[0] == unit]
         table, before = table_of(own, ROWS), np.bincount([cell for _, cell in own], minlength=CELLS)
-        kept, most = np.flatnonzero(table), min(GROUPS, np.count_nonzero(before))
+        kept, most = np.flatnonzero(table), min(GROUPS, int(np.count_nonzero(before)))
         assert len(kept) <= most and table.sum() <= MOST and (table <= before).all()
         chosen = before[np.flatnonzero(table_of(own, ROWS, most=1000))]
         assert len(chosen) == most and table.sum() == min(MOST, chosen.sum())
@@ -107,12 +107,11 @@ def test_every_way_to_count_keeps_the_same_groups(one: Contribution) -> None:
     assert table_of(rows, one, groups=MOST).tolist() == table_of(rows, one, groups=CELLS + MOST).tolist()
 
 
-def job(groups: int, codes: Sequence[int] = (0, 1, 2), **changes: object) -> CountingJob:
+def job(groups: int, codes: Sequence[int] = (0, 1, 2), unit: str | None = "t.u") -> CountingJob:
     """Persons and rows by a key of three values."""
     key = KeyColumn("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
-    attribute = Attribute((0,), np.array(codes, np.int64), max(codes) + 1)
-    made = CountingJob("t", (), "t.u", MOST, ("t.k",), (key,), (attribute,), (PERSONS, ROWS), groups=groups)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    attributes = (Attribute((0,), np.array(codes, np.int64), max(codes) + 1),)
+    return CountingJob("t", (), unit, MOST, ("t.k",), (key,), attributes, (PERSONS, ROWS), groups=groups)
 
 
 def test_the_bounds_of_a_job_go_by_its_groups() -> None:
@@ -124,6 +123,8 @@ def test_the_bounds_of_a_job_go_by_its_groups() -> None:
 
 def test_groups_of_merged_keys_and_of_no_unit_are_no_job() -> None:
     """A key that puts two values into one has other groups than those that are counted."""
-    for wrong in ({"codes": (0, 0, 1)}, {"unit_sql": None}, {"keys": (), "attributes": ()}):
+    for codes, unit in (((0, 0, 1), "t.u"), ((0, 1, 2), None)):
         with pytest.raises(InternalError, match="groups of no units, or of keys that merge values"):
-            job(2, **wrong)  # type: ignore[arg-type]
+            job(2, codes, unit)
+    with pytest.raises(InternalError, match="groups of no units, or of keys that merge values"):
+        replace(job(2), keys=(), attributes=())
