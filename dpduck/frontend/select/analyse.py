@@ -19,10 +19,9 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.binding import check_rows
-from dpduck.frontend.select.cell_keys import with_cell_key
 from dpduck.frontend.select.cells import cell_columns, summarised, with_summary_columns
 from dpduck.frontend.select.excluded_cells import possible_cells
-from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
+from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
 from dpduck.frontend.select.options import (
     Options,
     price_of,
@@ -105,7 +104,10 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
     more: options that mechanisms have beside those of every statement; None where keys cannot be selected.
     """
     try:
-        return read_analysis(ask, facts, more)[0]
+        analysis, source = read_analysis(ask, facts, more)
+        if more is None or not source.first.keys:  # None: a stream, whose rows may be gone when others come
+            return analysis
+        return replace(analysis, request=with_cell_key(analysis.request, source, facts))
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
@@ -171,10 +173,6 @@ def read_analysis(
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
     if chosen:
         require_counts(request, clause or select)
-    if (
-        plain and more is not None and not known and not combined
-    ):  # a stream counts what arrives, of rows that may be gone by then
-        request = with_cell_key(request, source, facts)
     request = with_intervals(request, source.policy, answers.reader.conditions)
     if options.summary is not None:
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
@@ -361,7 +359,8 @@ def _request(
     require_persons(rows, question, place)
     request = Request(rows, question, price_of(options, policy, place))
     require_norm(options, request, place)
-    require_groups(options, request, place)
+    if options.treatment.groups:
+        require_groups(options, request, place)
     return request
 
 

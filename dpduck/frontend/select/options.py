@@ -231,8 +231,6 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
 def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
     """Refuses a bound on a unit's groups where a statement has none, or does not keep to it."""
     treatment, question = options.treatment, request.question
-    if not treatment.groups:
-        return
     if request.rows.unit_sql is None:
         what = "max_groups_contributed bounds the groups of a unit with several rows"
         raise refusal(place, what, "PRIVACY UNIT column MAX ROWS m in the policy, or the statement without it")

@@ -176,7 +176,8 @@ def plans_at(
     Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
     """
     question = request.question
-    found = measures or measures_of(question, noise, request.rows.unit_bound, cell_rows_of(request))
+    rows = request.rows.unit_bound
+    found = measures or measures_of(question, noise, rows, 1 if request.rows.cell_key else rows)
     prices = [
         (measure, amount * measure.share, unit_bounds(request, measure, _cells_of(question, measure)))
         for measure in found.measures
@@ -212,7 +213,7 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
         most = min(bound, measure.unit_bound(rows, 1))
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
-    cell_rows = cell_rows_of(request)
+    cell_rows = 1 if request.rows.cell_key else rows
     if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
         return plain_bounds(bound)
     apart = request.question.tells_keys_apart
@@ -226,11 +227,6 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
     contribution = contribution_of(measure)
     one_cell = min(bound, contribution.unit_bound(cell_rows, 1))
     return UnitBounds(bound, one_cell, contribution.squared_bound(rows, cells, cell_rows))
-
-
-def cell_rows_of(request: Request) -> int:
-    """Returns the most rows of one unit in one cell of all keys."""
-    return 1 if request.rows.cell_key else request.rows.unit_bound
 
 
 def _cells_of(question: Question, measure: Measure) -> int:

@@ -72,10 +72,10 @@ def count_exactly(
     """
     job, totals = pregrouped(job)
     reading = read_job(job)
-    parameters, keyed = dict[str, object](reading.parameters), {KEY: key_integer(bounding_key)}
+    parameters: dict[str, object] = dict(reading.parameters)
+    again = {KEY: key_integer(bounding_key)} if 0 < job.groups < job.max_rows else {}
     if job.unit_sql is not None and job.prepared is None:
-        parameters |= keyed
-    again = keyed if 0 < job.groups < job.max_rows else {}
+        parameters[KEY] = key_integer(bounding_key)
     columns = _answer(cursor, reading, totals, parameters, workers, again)
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
@@ -210,8 +210,8 @@ def _answer(
         return _stage(reading, rows, crowds) if _packed(reading) else unbounded_sql(reading)
 
     def cut(rows: str) -> tuple[str, str]:
-        bounds = reading.job.max_rows, reading.job.groups or None, _group_codes(reading)
-        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, *bounds)
+        groups, codes = (reading.job.groups, _group_codes(reading)) if reading.job.groups else (None, None)
+        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows, groups, codes)
 
     with counted(
         cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, given, cut,
@@ -240,16 +240,16 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     most = None if job.unit_sql is None else job.max_rows
     cells = packed_cells(reading)
     levels = (job.levels, job.spread) if job.levels else None
-    groups, codes = job.groups or None, _group_codes(reading)
+    groups, codes = (job.groups, _group_codes(reading)) if job.groups else (None, None)
     return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes)
 
 
-def _group_codes(reading: Reading) -> list[str] | None:
-    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered; None where all are kept.
+def _group_codes(reading: Reading) -> list[str]:
+    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered.
 
     A code is the same however rows are read: of a prepared table, by a worker, or as they are stored.
     """
-    return [_code_sql(reading, position) for position in range(len(reading.keys))] if reading.job.groups else None
+    return [_code_sql(reading, position) for position in range(len(reading.keys))]
 
 
 def _code_sql(reading: Reading, position: int) -> str:

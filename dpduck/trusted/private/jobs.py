@@ -81,7 +81,7 @@ class CountingJob:
         at least once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
     cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. No
-        two rows of a unit are in one cell then. The door looks the key up before it charges (rows/table_keys.py).
+        two rows of a unit are in one cell then. The door looks the key up before it charges (rows/prepared.py).
     """
 
     from_sql: str
@@ -145,12 +145,6 @@ class CountingJob:
         return self.unit_sql in columns and exact and {self.unit_sql, *told} >= set(columns) and self.tells_keys_apart
 
     @property
-    def cells(self) -> int:
-        """Returns the most cells of all keys in which rows of one unit are counted."""
-        cells = prod(key.domain.size for key in self.keys)
-        return min(cells, self.groups) if self.groups else cells
-
-    @property
     def cell_rows(self) -> int:
         """Returns the most rows of one unit in one cell of all keys."""
         return 1 if self.cell_key else self.row_bound
@@ -165,7 +159,9 @@ class CountingJob:
         """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1)."""
         if self.levels:  # a unit is at one level
             return (self.spread,)
-        return tuple(aggregate.unit_bound(self.row_bound, self.cells) for aggregate in self.aggregates)
+        cells = prod(key.domain.size for key in self.keys)
+        cells = min(cells, self.groups or cells)
+        return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 
     @property
     def cell_bounds(self) -> tuple[int, ...]:
@@ -184,7 +180,8 @@ class CountingJob:
         """Returns one unit's largest squared L2 norm over all cells of the attributes, of each aggregate's tables."""
         if self.levels or not self.tells_keys_apart:
             return tuple(bound * bound for bound in self.unit_bounds)
-        bounds = self.row_bound, self.cells, self.cell_rows
+        cells = prod(key.domain.size for key in self.keys)
+        bounds = self.row_bound, min(cells, self.groups or cells), self.cell_rows
         return tuple(aggregate.squared_bound(*bounds) for aggregate in self.aggregates)
 
     @property
@@ -214,7 +211,7 @@ class KeyedJob:
     def __post_init__(self) -> None:
         if any(aggregate != Contribution(aggregate.condition) for aggregate in self.rows.aggregates):
             raise InternalError("groups are selected for counts alone")
-        if self.rows.groups:
+        if self.rows.groups or self.rows.cell_key:
             raise InternalError("two bounds of a unit's groups")
 
     @property
@@ -234,7 +231,7 @@ class KeyJob:
     key_sql: str
 
     def __post_init__(self) -> None:
-        if self.rows.groups:
+        if self.rows.groups or self.rows.cell_key:
             raise InternalError("groups of a unit where each value is one")
 
 

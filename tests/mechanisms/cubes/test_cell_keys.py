@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import dpduck
+from dpduck.frontend.rows.facts import PublicFacts
+from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select import analyse
+from dpduck.frontend.select.request import Request
 from tests.mechanisms.cubes.aggregate_clinic import plan_of
 from tests.mechanisms.cubes.test_aggregate_sensitivity import largest_moves, moves_beyond_norms
 from tests.support.clinics import Clinic
@@ -205,3 +209,58 @@ def test_a_prepared_table_has_the_keys_of_its_moment() -> None:
     assert errors[0] / errors[1] == pytest.approx(MOST**0.5, rel=1e-3)
     assert errors[1] == errors[2]
     made.con.close()
+
+
+OTHER_PRICES = (
+    "(rho = 0.25, max_norm_contributed = 2)", "(rho = 0.25, max_norm_contributed = 'private')", "(epsilon = 1)",
+    "(target_stderr = 3)", "(rho = 0.25, strategy = 'R')",
+    "(rho = 0.25, max_groups_contributed = 2)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OTHER_PRICES)
+def test_other_prices_and_norms_go_with_it(stays: Clinic, options: str) -> None:
+    """The door finds the bounds of every kind of statement to be those of its job."""
+    select = "day, count(*) AS n, avg(big) AS a FROM stays GROUP BY day"
+    if "target" in options:
+        select = "day, count(*) AS n FROM stays GROUP BY day"
+    assert len(stays.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {options} {select}")) == 8
+
+
+def test_known_answers_of_prepared_rows_go_with_it() -> None:
+    """A target with reuse pays for what is missing, of the same rows and at the same bounds or wider ones."""
+    made = open_stays()
+    made.dp("ALTER PRIVACY POLICY ON stays PREPARE")
+    for target in (3, 2):
+        options = f"OPTIONS (target_stderr = {target}, reuse = TRUE)"
+        rows = made.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY {options} day, count(*) AS n FROM stays GROUP BY day")
+        assert len(rows) == 8
+    assert made.charges() == 2
+    made.con.close()
+
+
+def test_a_key_that_is_not_there_is_found_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The analysis is not believed: the table is asked in the transaction that counts, and nothing is charged."""
+
+    def pretended(request: Request, source: RowSource, facts: PublicFacts) -> Request:
+        return replace(request, rows=replace(request.rows, cell_key=KEY))
+
+    made = open_stays("UNIQUE (who, day, sex)")
+    monkeypatch.setattr(analyse, "with_cell_key", pretended)
+    said = made.refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1) day, count(*) FROM stays GROUP BY day")
+    assert "a key changed meanwhile" in said and made.charges() == 0
+    made.con.close()
+
+
+def test_a_table_of_an_attached_database_has_its_keys(tmp_path: Path) -> None:
+    """Names with quotes and schemas of other files are looked up as they are written in the catalog."""
+    with dpduck.connect() as connection:
+        made = Clinic(connection)
+        made.con.execute(f"ATTACH '{tmp_path / 'other.duckdb'}' AS other")
+        made.con.execute('CREATE SCHEMA other."a ""b"')
+        made.con.execute(f'CREATE TABLE other."a ""b".stays ({COLUMNS}, PRIMARY KEY (who, day))')
+        made.con.execute(ROWS.replace("stays", 'other."a ""b".stays'))
+        made.dp(POLICY.format(unit=f"who MAX ROWS {MOST}", null="", days=DAYS).replace("stays", 'other."a ""b".stays'))
+        select = 'day, count(*) AS n, dp_stderr(n) AS e FROM other."a ""b".stays GROUP BY day'
+        rows = made.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.25) {select}")
+        assert rows[0][-1] == pytest.approx((2 * MOST) ** 0.5, rel=1e-2)
