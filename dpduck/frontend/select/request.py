@@ -13,7 +13,7 @@ from functools import cached_property
 from math import prod
 
 from dpduck.frontend.rows.facts import Rows, SourceColumn
-from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.names import TableName, quote_identifier
 from dpduck.frontend.text.options import Given, Option, Value
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.privacy import Charge
@@ -405,6 +405,14 @@ class Request:
         """Returns the private tables that a statement names: whoever asks must be allowed to ask about each of them."""
         named = (read.table for read in self.rows.reads if not read.hidden)
         return tuple(dict.fromkeys((self.rows.table, *named)))
+
+    @property
+    def cell_rows(self) -> int:
+        """Returns the most rows of one unit in one cell of all keys."""
+        unit = self.rows.unit_sql or ""
+        told = {unit, *(source.sql for source in self.question.sources)}
+        columns = {f"{unit.partition('.')[0]}.{quote_identifier(name)}" for name in self.rows.cell_key}
+        return 1 if columns and columns <= told else self.rows.unit_bound
 
     def digest(self) -> str:
         """Returns a name for this request: equal for statements that ask for the same release."""

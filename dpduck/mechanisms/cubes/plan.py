@@ -177,7 +177,8 @@ def plans_at(
     """
     question = request.question
     rows = request.rows.unit_bound
-    found = measures or measures_of(question, noise, rows, 1 if request.rows.cell_key else rows)
+    cell_rows = request.cell_rows if request.rows.cell_key else rows
+    found = measures or measures_of(question, noise, rows, cell_rows)
     prices = [
         (measure, amount * measure.share, unit_bounds(request, measure, _cells_of(question, measure)))
         for measure in found.measures
@@ -213,7 +214,7 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
         most = min(bound, measure.unit_bound(rows, 1))
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
-    cell_rows = 1 if request.rows.cell_key else rows
+    cell_rows = request.cell_rows if request.rows.cell_key else rows
     if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
         return plain_bounds(bound)
     apart = request.question.tells_keys_apart

@@ -69,6 +69,16 @@ def test_rows_cost_their_number_in_squares(stays: Clinic) -> None:
 TWO_ZEROS = {name: {"columns": COLUMNS.replace(f"{name} INTEGER", f"{name} DOUBLE")} for name in ("who", "day")}
 COLLATED = {"columns": COLUMNS.replace("sex VARCHAR", "sex VARCHAR COLLATE NOCASE")}
 NO_SEX = "INSERT INTO stays SELECT i % 20, NULL, i // 20, 1 FROM range(200) AS r(i)"
+
+
+def test_help_without_a_column_of_the_key_is_told_at_its_own_error(stays: Clinic) -> None:
+    """Without the day a person's rows may all be in one group: six times the squares, for an eighth of the groups."""
+    asked = f"{CLAUSE.format('')}day, count(*) FROM stays GROUP BY day"
+    said = str(stays.rows(f"FROM dp_explain($${asked}$$)")[0])
+    assert "one unit adds at most 6, 1 to one group" in said
+    assert "8 times less with no day" not in said
+
+
 UNLIKE = {
     "a column of the key is no grouping column": ("PRIMARY KEY (who, day)", {}, "sex"),
     "no constraint": ("", {}, "day"),
