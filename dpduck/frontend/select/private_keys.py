@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from math import prod
 
 from sqlglot import exp
 
@@ -37,7 +38,8 @@ _SELECTABLE = re.compile(
 def groups_text(request: Request) -> str:
     """Returns what max_groups_contributed does to the counts of a request by public keys, "" where it does nothing."""
     groups = request.question.treatment.groups
-    bounds = 0 < groups < request.rows.max_rows
+    cells = prod(source.domain.size for source in request.question.sources)
+    bounds = 0 < groups < min(request.rows.max_rows, cells)
     return f", in at most {groups} groups: {FURTHER}, so counts are too low" if bounds else ""
 
 

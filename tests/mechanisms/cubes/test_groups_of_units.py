@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.mechanisms.cubes.measure import scans_of
 from tests.mechanisms.cubes.aggregate_clinic import open_stays, plan_of
 from tests.mechanisms.cubes.test_aggregate_sensitivity import moves_beyond_norms
 from tests.support.clinics import Clinic
@@ -127,6 +128,15 @@ def test_a_statement_with_groups_is_another_one(trips: Clinic) -> None:
     assert trips.charges() == before + 3
     said = str(trips.rows(f"FROM dp_explain($${CLAUSE.format(0.25, 2, '')}{select}$$)")[0])
     assert "in at most 2 groups: rows of a unit in further groups are left out" in said
+
+
+def test_as_many_groups_as_there_are_bound_nothing(trips: Clinic) -> None:
+    """A unit is in no more groups than there are: nothing is looked for, and nothing is said to be left out."""
+    for groups, told in ((4, False), (3, True)):
+        select = f"{CLAUSE.format(0.25, groups, '')}town, count(DISTINCT person) FROM trips GROUP BY town"
+        (scan,) = scans_of(plan_of(trips.con, select))
+        assert (scan.job.groups, scan.job.unit_bounds) == (groups if told else 0, (groups,))
+        assert ("further groups" in str(trips.rows(f"FROM dp_explain($${select}$$)"))) == told
 
 
 def test_known_answers_leave_such_releases_out(trips: Clinic) -> None:
