@@ -165,6 +165,7 @@ papers: $(DEVELOPMENT)
 peers: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -m peer
 	$(BIN)/python -m benchmarks.peers.table --environments .venv-peers --write docs/peers.md
+	$(BIN)/python -m benchmarks.peers.several_rows --environments .venv-peers --write docs/peers.md
 
 site: $(DEVELOPMENT)
 	$(BIN)/python site/build.py

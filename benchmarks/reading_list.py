@@ -66,7 +66,7 @@ ROWS = {
     ),
 }
 OTHERS = {
-    "shown to the owner alone": ("database/check"),
+    "shown to the owner alone": ("database/check trusted/private/unit_facts"),
     "a fault is a wrong answer": (
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries "
         "frontend/rows/features"

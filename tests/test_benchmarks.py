@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 from benchmarks import draft_shares, pictures, private_drafts, screenshots
 from benchmarks.papers import replay
-from benchmarks.peers import _wide_page
+from benchmarks.peers import _several_data, _wide_page, several_rows
 from benchmarks.speed import prepared
 from dpduck.algebra.ranges import all_ranges
 from tests.support.browser import needs_chromium
@@ -98,6 +99,9 @@ TINY = {
     "peers.noise": Tiny(3, (), {"SCALES": [Fraction(1)], "REPEATS": 1, "THEIR_DRAWS": 50, "OUR_DRAWS": 100},
         ("opendp",)),
     "peers.quantiles": Tiny(2, ("--runs", "2"), {"ROWS": 400, "DESIGNS": ((0.5,), (0.25, 0.5))}),
+    "peers.several_rows": Tiny(0, ("--tables", "1"), {"REPEATS": 1, "OWN_ROWS": (10,), "OWN_NORMS": (8,),
+        "FEW_NORMS": (8,), "SUM_NORMS": (10,)}, says="* Where a peer is better: nowhere",
+        long=True),
     "peers.synthetic": Tiny(5, ("--data", "{data}", "--runs", "1"), {"ROUNDS": 2}),
     "peers.synthetic_wide": Tiny(3, ("--tables", "made14", "--epsilons", "5", "--rows", "2000"), {"MARGINS": 20,
         "DESIGN": [(4, 2000, "5")]}),
@@ -242,3 +246,56 @@ def test_a_page_tells_where_a_peer_is_better(tmp_path: Path) -> None:
         "MST *stopped* after 300" in text and "* model: OpenDP is better in 1 of 1 that ended: t at epsilon 1" in text
     )
     assert "Ours takes a tenth of its time, or less, in 1 of 2, not: t at epsilon 1 (MST)." in text
+
+
+@pytest.fixture
+def few_rows(tmp_path: Path) -> _several_data.Rows:
+    """Forty people in five groups, the first of them with 200 rows."""
+    duckdb.execute(
+        "COPY (SELECT (CASE WHEN i < 200 THEN 0 ELSE i % 40 END)::INTEGER AS id, (hash(i) % 5)::INTEGER AS g, "
+        f"(i % 9)::INTEGER AS value FROM range(600) AS r(i)) TO '{tmp_path / 'few.parquet'}'"
+    )
+    question = _several_data.Question("few", "counts", ("g",), ((0, 5),), 4, 8)
+    return _several_data.Rows(question, tmp_path)
+
+
+@pytest.mark.parametrize("order", ["random", "first", "last", "rows", "all"])
+def test_bounds_of_peers_are_kept(order: str, few_rows: _several_data.Rows) -> None:
+    """No person has more rows in a group, groups or rows in all than the bounds that peers are given."""
+    draw = _several_data.Draw(few_rows, np.random.default_rng(1))
+    bounds = _several_data.Bounds(order, 3, 2)
+    pairs = draw.by_pair(draw.kept(bounds))
+    groups, rows = (np.bincount(few_rows.pair_id, of) for of in (pairs > 0, pairs))
+    assert groups.max() <= 3 and rows.max() == {"random": 6, "first": 4, "last": 4}.get(order, 3)
+    assert order == "all" or pairs.max() <= 2
+
+
+def test_bounds_of_peers_are_chosen_by_their_error(few_rows: _several_data.Rows) -> None:
+    """Bounds that leave nothing out are taken where there is no noise, and their error is 0."""
+    grid = [_several_data.Bounds("random", groups, 200) for groups in (1, 2, 5)]
+    assert _several_data.best(few_rows, grid, _several_data.counted, 0.0) == (grid[2], 0.0)
+    assert few_rows.error({(group,): 0.0 for group in range(5)}) == 1.0
+
+
+def test_a_part_of_the_page_has_peers_in_bold(tmp_path: Path) -> None:
+    """A peer with less error is in bold, its gate is missed, and a second part takes the place of the first."""
+    question = _several_data.Question("few", "counts", ("g",), ((0, 5),), 4, 8)
+    line: dict[str, float | str] = {"bounds": "bounds", "sure": 0.01, "repeats": 6}
+    found = {
+        "dpduck": {**line, "error": 0.3},
+        "dpduck, best norm": {**line, "error": 0.1},
+        "OpenDP 0.16, Laplace": {**line, "error": 0.2, "simulated": 0.05},
+    }
+    part = "\n".join(several_rows.lines_of([question], {question.name: found}, "commit abc"))
+    assert "| few: counts by g | OpenDP 0.16, Laplace | answered, bounds | **0.2** ± 1 % |" in part
+    assert "* Where a peer is better: few: counts by g, 1 of 1 (best OpenDP 0.16, Laplace: 0.2, ours 0.3)." in part
+    assert "ours is 1.50 times the best peer's error" in part and "at most 1.3, missed." in part
+    assert "Unlike their simulation: few: counts by g, OpenDP 0.16, Laplace: 0.2, simulated 0.05." in part
+    page = tmp_path / "page.md"
+    page.write_text("# Above\n\nkept\n\n## Quantiles beside OpenDP\n\nafter\n")
+    several_rows.put(page, f"{_wide_page.SEVERAL}\n\nolder")
+    several_rows.put(page, part)
+    text = page.read_text()
+    assert text.startswith(f"# Above\n\nkept\n\n{_wide_page.SEVERAL}\n\nMade by") and "older" not in text
+    assert text.endswith("\n\n## Quantiles beside OpenDP\n\nafter\n")
+    assert _wide_page.part_of(page).startswith(_wide_page.SEVERAL)

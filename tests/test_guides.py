@@ -114,6 +114,49 @@ def test_the_figures_of_choosing_are_the_scripts() -> None:
     assert "\n".join(choosing.tables()) in (DOCS / "choosing.md").read_text(encoding="utf-8")
 
 
+def test_the_example_of_a_norm_is_exact() -> None:
+    """The riders of docs/choosing.md: each figure of the page is dp_check's, and so is the norm that it takes."""
+    page = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```sql\n(CREATE TABLE rides.*?)```", page, re.DOTALL)
+    table = page.partition("| bound | rows left out")[2].partition("\n\n")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    with dpduck.connect() as con:
+        *before, asked = re.split(r";\s*\n", example)
+        for statement in before:
+            con.execute(statement)
+        figures = {(row[0], row[1]): row[2:] for row in con.execute(asked).fetchall()}
+        for bound, by_rows, by_norm, stderr in lines:
+            for option, shown in (("max_rows_contributed", by_rows), ("max_norm_contributed", by_norm)):
+                percent, error = figures.get((option, float(bound)), (0, 0))
+                assert shown in ("", f"{percent:.1f} %"), (bound, option)
+                assert not shown or f"{float(f'{error:.2g}'):,g}" == stderr, (bound, option)
+        hinted = con.execute(asked.replace("option, bound, percent, stderr", "option, bound, advice")).fetchall()
+    assert len(lines) == 7
+    best = {option: bound for option, bound, advice in hinted if "least error" in advice}
+    assert best == {"max_rows_contributed": 50, "max_norm_contributed": 20}
+    assert "a norm of 20, which" in page and "The best number of rows is 50." in page
+
+
+def test_what_the_pages_on_bounds_say_of_notes_and_statements() -> None:
+    """The note of docs/choosing.md is dp_explain's, and the statement of docs/left_out.md runs."""
+    page = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    policy, note = (
+        next(block for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if text in block)
+        for text in (
+            "CREATE PRIVACY POLICY ON visits",
+            "epsilon = 1, delta = 1e-6)\n    ward, count(*) AS n FROM visits",
+        )
+    )
+    (left_out,) = re.findall(r"```sql\n(.*?)```", (DOCS / "left_out.md").read_text(encoding="utf-8"), re.DOTALL)
+    with dpduck.connect() as con:
+        for statement in re.split(r";\s*\n", policy):
+            con.execute(statement)
+        ((told,),) = con.execute(note).fetchall()
+        (said,) = re.findall(r"^It says `(noise goes by .*?)`", page, re.MULTILINE)
+        assert said in told
+        assert len(con.execute(left_out).fetchall()) > 10
+
+
 def test_every_guide_is_there() -> None:
     """Guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
     for name in (

@@ -12,7 +12,8 @@ from pathlib import Path
 
 HEADING = "## Synthetic data of wide tables"
 QUANTILES = "## Quantiles beside OpenDP"
-"""The heading of a part that peers/quantiles.py makes, before this one."""
+SEVERAL = "## Several rows a person"
+"""The headings of parts that peers/quantiles.py and peers/several_rows.py make, before this one."""
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("model", "rows", "seconds", "bytes")
 MARGIN = 1.02
@@ -61,7 +62,7 @@ def kept(record: Path) -> list[Compared]:
 def part_of(page: Path) -> str:
     """Returns the parts of a page that other benchmarks make, nothing where it has none."""
     text = page.read_text() if page.is_file() else ""
-    places = [text.index(heading) for heading in (QUANTILES, HEADING) if heading in text]
+    places = [text.index(heading) for heading in (SEVERAL, QUANTILES, HEADING) if heading in text]
     return text[min(places) :] if places else ""
 
 

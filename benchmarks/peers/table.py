@@ -38,7 +38,7 @@ PEERS = {
     "dpduck": (),
     "OpenDP 0.16": ("opendp[polars,mbi]==0.16.0", "pandas<3", "pyarrow"),
     "SmartNoise SQL 1.0": ("smartnoise-sql==1.0.10", "pandas<3", "pyarrow"),
-    "PipelineDP 0.3": ("pipeline-dp==0.3.1", "pandas<3", "pyarrow"),
+    "PipelineDP 0.3": ("pipeline-dp==0.3.1", "dp-accounting==0.6.0", "pandas<3", "pyarrow"),
 }
 SCRIPTS = dict(zip(PEERS, ("dpduck", "opendp", "smartnoise", "pipelinedp"), strict=True))
 SPENT = {
@@ -71,8 +71,7 @@ WOULD_DO = {
     "could wait until there is an expression",
 }
 BEYOND = {
-    "error": " Two questions are not in it. Quantiles are below. Of persons by group, where one is in several, we "
-    "charge for the number of groups where its root would do for Gaussian noise.",
+    "error": " Two questions are not in it, and have tables below: quantiles, and people with many rows.",
 }
 """What the table does not ask."""
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,9 +124,11 @@ def python_of(peer: str, environments: Path | None) -> str | None:
     return str(python)
 
 
-def asked(peer: str, python: str, folder: Path, group: Group) -> dict[str, dict[str, float | str]]:
+def asked(
+    peer: str, python: str, folder: Path, group: Group, script: str = "_asked_"
+) -> dict[str, dict[str, float | str]]:
     """Runs a peer; what it told until it ended, or was ended: of what is not told, why."""
-    command = [python, "-W", "ignore", "-m", f"benchmarks.peers._asked_{SCRIPTS[peer]}", str(folder)]
+    command = [python, "-W", "ignore", "-m", f"benchmarks.peers.{script}{SCRIPTS[peer]}", str(folder)]
     limits = {"WORKLOADS": ";".join(group.workloads), "SECONDS": str(group.seconds), "REPEATS": str(group.most)}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "LEAST": str(group.least), **limits}
     with (folder / "said").open("wb") as said, (folder / "errors").open("wb") as errors:

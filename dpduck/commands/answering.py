@@ -19,7 +19,7 @@ from dpduck.engine.connection import connect, opened_for_lists
 from dpduck.engine.functions import OWNER
 from dpduck.engine.functions import answer as answer_sql
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.owner import owner_of_server
 from dpduck.values.errors import Refusal
 
@@ -30,6 +30,9 @@ BUDGET = ("table_name", "measure", "budget", "spent", "remaining", "share", "eps
 LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have room for no more; --format csv has all."""
+
+BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
+"""Columns of a box about the bounds of a statement: its last one marks the least error of a cell."""
 
 LISTS = ("dp_budget", "dp_ledger")
 """Functions that answer from the ledger and the policies alone."""
@@ -157,10 +160,18 @@ def _in_words(seconds: float | None) -> str:
     return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, and as long as reading the rows takes"
 
 
-def check_in_words(database: Path, store: Path | None, table: str) -> None:
-    """Prints the findings of dp_check one below the other."""
+def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
+    """Prints the findings of dp_check: in a box one below the other, and what bounds leave out as a table."""
+    arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
-        print_findings(ask("dp_check", table))
+        found = ask("dp_check", Reading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
+        if shape != "box":
+            printed(found, shape)
+        elif statement is None:
+            print_findings(found)
+        else:
+            print_findings(found.filter("bound IS NULL"))
+            boxed(found.filter("bound IS NOT NULL").project(BOUNDS))
 
 
 def show_view(database: Path, store: Path | None, view: str, shape: str) -> None:

@@ -78,19 +78,20 @@ def budget(database: Path, store: Path | None, shape: str) -> None:
     answer(database, store, "dp_budget", None, shape, BUDGET)
 
 
-@QUESTIONS.command()
+@QUESTIONS.command(context_settings=COMMENTED)
 @DATABASE
 @click.argument("table")
+@click.argument("statement", required=False)
 @STORE
 @FORMAT
-def check(database: Path, table: str, store: Path | None, shape: str) -> None:
-    """Show what the answers about TABLE leave out, exactly: for its owner's eyes only."""
-    from dpduck.commands.answering import answer, check_in_words  # noqa: PLC0415
+def check(database: Path, table: str, statement: str | None, store: Path | None, shape: str) -> None:
+    """Show what the answers about TABLE leave out, exactly: for its owner's eyes only.
 
-    if shape == "box":
-        check_in_words(database, store, table)
-    else:
-        answer(database, store, "dp_check", table, shape)
+    With a STATEMENT that reads it, what bounds of rows and norms leave out of its answers, and the error of each.
+    """
+    from dpduck.commands.answering import check_table  # noqa: PLC0415
+
+    check_table(database, store, table, statement, shape)
 
 
 @QUESTIONS.command()

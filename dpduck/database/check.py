@@ -122,6 +122,10 @@ Columns = Callable[[str, Mapping[str, object]], list[Any]]
 whose tasks each have some of the units."""
 
 TOTAL = "dpduck_total_"
+NORMS = (
+    "MAX ROWS may be generous where prices have a delta or are in rho, and statements a norm; dp_check with a "
+    "statement shows what norms leave out"
+)
 MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepares the rows of today"
 
 
@@ -218,7 +222,7 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
         Finding(
             "99 % of units have at most this many rows", high, "a MAX ROWS to consider: less bias against less noise"
         ),
-        Finding("most rows of a unit", most, ""),
+        Finding("most rows of a unit", most, NORMS),
         *dropped,
         _rows("rows whose unit is NULL", total - owned, total, "they are never counted, nor are rows without a parent"),
     ]

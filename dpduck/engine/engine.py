@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -58,6 +59,7 @@ from dpduck.values.privacy import Charge
 
 if TYPE_CHECKING:
     from dpduck.engine.about import AboutTables
+    from dpduck.engine.checks import StatementChecks
     from dpduck.mechanisms.sparse.request import SparseRequest
     from dpduck.mechanisms.sparse.statements import SparseQueries
     from dpduck.mechanisms.streams.statements import Streams
@@ -122,12 +124,18 @@ class Engine:
         )  # fmt: skip
         self.known = self._from_known.known
         self._about, self._tables = Late(self._new_about), Late(self._new_tables)
+        self._checks = Late(self._new_checks)
         self._sparse, self._streams = Late(self._new_sparse), Late(partial(self._new_streams, files))
 
     @property
     def about(self) -> AboutTables:
         """Returns what tells of tables."""
         return self._about()
+
+    @property
+    def checks(self) -> StatementChecks:
+        """Returns what tells an owner of bounds."""
+        return self._checks()
 
     @property
     def sparse(self) -> SparseQueries:
@@ -143,6 +151,11 @@ class Engine:
         from dpduck.engine.about import AboutTables  # noqa: PLC0415
 
         return AboutTables(self._open_cursor, self._policies, self._releases, self._prepared, self.engines)
+
+    def _new_checks(self) -> StatementChecks:
+        from dpduck.engine.checks import StatementChecks  # noqa: PLC0415
+
+        return StatementChecks(self._open_cursor, self._policies, self._ledger, self._twins, self._workers)
 
     def _new_tables(self) -> SyntheticTables:
         from dpduck.mechanisms.synthetic.recover import SyntheticTables  # noqa: PLC0415
@@ -279,6 +292,18 @@ class Engine:
                 bound = bound if reuse is None else nothing_sql(reuse.question)
                 columns = Catalog(cursor, self._policies, box).bind(bound, analysis.outer.tables)
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
+
+    def check(self, argument: str, caller: Caller) -> str:
+        """Returns SQL with exact facts of a table, or of a statement over it, for their owner's eyes only.
+
+        argument: JSON of the table's name and the statement, which may be NULL.
+        """
+        require_owner(caller)
+        name, text = json.loads(argument)
+        if text is None:
+            return self.about.check(name or "", caller)
+        question, request = self.question_of(text, caller)
+        return self.checks.check(name or "", question, request, caller)
 
     def budget(self, caller: Caller) -> str:
         """Returns SQL that lists budgets, what was spent and what remains."""

@@ -104,7 +104,7 @@ def _carried_out(started: Engine | Started, caller: Caller, action: str, argumen
         case "columns":
             return engine.about.columns(argument, caller)
         case "check":
-            return engine.about.check(text, caller)
+            return engine.check(text, caller)
         case "compare":
             return engine.about.compare(text, caller)
         case "twin":

@@ -79,15 +79,21 @@ def margins_sql(
         if analysis.request.question.selection is not None:
             columns += _of_selected(of_aggregate, number, analysis, known or ())
             continue
-        for stored, shown in ((lows_column, low_column), (highs_column, high_column)):
-            if f'"{shown(number)}"' in asked:
-                columns.append(f"{stored(number)}[{_level(analysis.confidence)}] AS {shown(number)}")
-        if f'"{margin_column(number)}"' in asked:
-            if analysis.request.question.has_ranges:
-                columns.append(f"{_by_cell(of_aggregate[0], number, analysis)} AS {margin_column(number)}")
-                continue
+        names = (low_column(number), high_column(number), margin_column(number))
+        if not any(f'"{name}"' in asked for name in names):
+            continue
+        width = ""
+        if of_aggregate and analysis.request.question.has_ranges:
+            width = _by_cell(of_aggregate[0], number, analysis)
+        elif of_aggregate:
             widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in of_aggregate)
-            columns.append(f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1] AS {margin_column(number)}")
+            width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
+        for stored, shown, sign in ((lows_column, low_column, "-"), (highs_column, high_column, "+")):
+            if f'"{shown(number)}"' in asked:
+                end = f"{stored(number)}[{_level(analysis.confidence)}]"
+                columns.append(f"{f'{answer_column(number)} {sign} {width}' if width else end} AS {shown(number)}")
+        if f'"{margin_column(number)}"' in asked:
+            columns.append(f"{width} AS {margin_column(number)}")
     return f"(SELECT *, {', '.join(columns)} FROM {table_sql})" if columns else table_sql
 
 

@@ -54,7 +54,7 @@ def released_columns(request: Request, whole: Sequence[bool]) -> tuple[tuple[str
         answers += [(answer_column(number), type_name), (stderr_column(number), "DOUBLE")]
         if request.question.treatment.moves and not aggregate.curved:
             answers += [(raw_column(number), "DOUBLE")]
-        if aggregate.curved:
+        if aggregate.curved or request.question.treatment.total or request.question.treatment.left_out:
             answers += [(lows_column(number), "DOUBLE[]"), (highs_column(number), "DOUBLE[]")]
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *answers)
 

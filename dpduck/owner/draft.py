@@ -37,8 +37,10 @@ WHO = (
     "whose a row is. PRIVACY UNIT ROW, without MAX ROWS, protects single rows: only where no person has two."
 )
 MOST = (
-    "MAX ROWS is the most rows of one unit that an answer sees. Less leaves rows out, more adds noise to every "
-    "answer. dp_check tells the owner what several would drop; do not copy the data's own maximum."
+    "MAX ROWS is the most rows of one unit that an answer sees; others are left out. Be generous, as with 100 or 1000, "
+    "where the budget has a delta or is in rho: max_norm_contributed bounds the noise of a statement there, not MAX "
+    "ROWS. In a budget of epsilon alone more rows add noise to every answer. dp_check tells the owner what several "
+    "would drop, and with a statement what norms leave out; do not copy the data's own maximum."
 )
 BUDGET = (
     "epsilon is all that answers together may ever reveal of one unit. 1 is strong, 10 is weak; with "

@@ -339,14 +339,24 @@ def _of_units(policy: Policy, facts: UnitFacts, home: Home) -> tuple[str, str]:
         text = unit_text(replace(policy, unit=replace(policy.unit, max_rows=1)), home)
         return (
             f"{known} {TODO}: noise hides how many rows the units with most rows have. dp_check tells the owner what "
-            "several MAX ROWS would drop.",
+            f"several MAX ROWS would drop.{_of_norms(policy)}",
             f"{text.removesuffix('1')}{TODO}",
         )
     why = (
         f"{known} MAX ROWS {facts.most_rows} leaves out {_left_text(facts.left)} of the rows: totals are too small by "
-        "as much."
+        f"as much.{_of_norms(policy)}"
     )
     return why, unit_text(replace(policy, unit=replace(policy.unit, max_rows=facts.most_rows)), home)
+
+
+def _of_norms(policy: Policy) -> str:
+    """Says where MAX ROWS may be generous: where statements may have norms."""
+    if policy.budget.pure:
+        return ""
+    return (
+        " It may be generous, as 100 or 1000 are: where a statement has max_norm_contributed, the norm bounds its "
+        "noise, not MAX ROWS. dp_check with the statement shows what norms leave out."
+    )
 
 
 def _kept(policy: Policy, column: Column) -> list[str]:

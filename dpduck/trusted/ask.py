@@ -277,8 +277,8 @@ class SparseVector(Query[bytes]):
 class Within(Query[None]):
     """A family of asks of which some are declared later, by what was answered meanwhile, for `limit` in all.
 
-    kinds: of the queries that may be declared. weighed: whether they are of the family's job with norms, which were
-    not known before. Nothing is counted until the norms are known.
+    kinds: of the queries that may be declared. weighed: whether they are of the family's job with norms and centres,
+    which were not known before. Nothing is counted until these are known.
     """
 
     limit: Fraction

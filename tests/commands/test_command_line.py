@@ -135,6 +135,29 @@ def test_check_says_what_to_do_where_there_is_something(clinic: Path) -> None:
     assert rows("check", clinic, "visits")[1]["advice"] == "WITH OTHER or more values would keep them"
 
 
+def test_check_of_a_statement_shows_what_bounds_leave_out(clinic: Path) -> None:
+    """Facts of units one a line, then a box of bounds with the least error marked; JSON is dp_check as it is."""
+    people = POLICY.replace("PRIVACY UNIT ROW, BUDGET (epsilon = 1)", "PRIVACY UNIT who MAX ROWS 50, BUDGET (rho = 9)")
+    with duckdb.connect(str(clinic)) as con:
+        con.execute("ALTER TABLE visits ADD COLUMN who INTEGER")
+        con.execute("UPDATE visits SET who = rowid % 40")
+    run("sql", clinic, people)
+    asked = COUNT.replace("epsilon = 0.5", "rho = 0.5")
+    found = run("check", clinic, "visits", asked)
+    assert found.exit_code == 0, found.output
+    assert max(map(len, found.stdout.splitlines())) <= 80
+    assert "      1,000         rows of this statement\n" in found.stdout
+    assert " count(*)  │ max_norm_contributed │" in found.stdout and found.stdout.count("│ least") == 2
+    listed = rows("check", clinic, "visits", asked)
+    assert [row["percent"] for row in listed if row["bound"] == 5][:1] == [80]
+    assert "dp_check(table_name" not in run("check", clinic, "visits", "-- a remark\n" + asked).output
+    refused = run("check", clinic, "visits", "SELECT 1")
+    assert refused.exit_code == 1 and refused.stderr.startswith(
+        "Error: line 1, column 1: the statement is not annotated;"
+    )
+    assert rows("ledger", clinic)[1:] == []
+
+
 @pytest.mark.parametrize("shape", ["box", "csv"])
 def test_other_shapes(clinic: Path, shape: str) -> None:
     """Tables for people, CSV for programs."""

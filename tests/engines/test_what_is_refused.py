@@ -182,6 +182,15 @@ def test_without_its_engine_nothing_is_counted(lake: Lake) -> None:
         lake.con.execute("FROM dp_check('lake.db.gone')").fetchall()
 
 
+def test_norms_of_a_statement_are_not_looked_for_in_an_engine(lake: Lake) -> None:
+    """dp_check of a statement reads a row for each unit: units do not travel. Its refusal is one line."""
+    lake.put(1, weighed=ROWS)
+    lake.dp(POLICY.format("lake.db.weighed"))
+    with pytest.raises(duckdb.Error, match="dp_check of a statement does not look into an engine's tables; accepted: "):
+        lake.con.execute("FROM dp_check('lake.db.weighed', ?)", [ASK.format("lake.db.weighed")]).fetchall()
+    assert not spent(lake)
+
+
 def test_names_in_full_where_last_parts_coincide(lake: Lake) -> None:
     """dp_budget tells tables of one name apart."""
     lake.put(1, twice=ROWS)

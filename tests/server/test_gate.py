@@ -130,7 +130,8 @@ def test_owner_statements_are_refused(served: Served) -> None:
     ):
         for who in served.tokens:
             assert "the data owner's" in served.refused(who, ask(statement))
-    assert "the data owner's" in served.refused("alice", "FROM dp_check('visits')")
+    for argument in ("'visits'", "'visits', $$ " + count("sex", "0.02") + " $$", "'secret', 'no statement'"):
+        assert "the data owner's" in served.refused("alice", f"FROM dp_check({argument})")
 
 
 def test_listings_show_private_views_alone(served: Served) -> None:

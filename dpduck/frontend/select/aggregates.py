@@ -15,7 +15,7 @@ from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import Options
 from dpduck.frontend.select.private_keys import COUNTED, ONE_PER_GROUP
-from dpduck.frontend.select.request import TREE, Aggregate, Key, Operand, Treatment
+from dpduck.frontend.select.request import OPEN_STEPS, TREE, Aggregate, Key, Operand, Treatment
 from dpduck.frontend.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
 from dpduck.frontend.text.dialect import BOUNDS
 from dpduck.frontend.text.names import fold
@@ -24,6 +24,8 @@ from dpduck.values.domain import RangeDomain, ValueDomain
 
 PER_ROW, PER_GROUP = "contribution_bounds_per_row", "contribution_bounds_per_group"
 FARTHEST = Fraction(10**15)
+OPEN_STEP = Fraction(1, 256)
+"""Of floating numbers without bounds: they reach to 2.1 billion."""
 NARROWEST = Fraction(1, 10**9)
 MOST_QUANTILES = 100
 ACCEPTED = (
@@ -61,6 +63,7 @@ class AggregateReader:
     types: DuckDB types of base columns, by their SQL. expressions: what rows are asked, resolved, for later checks.
     conditions: those of FILTER and count_if, by the SQL that runs.
     shared: whether count(column) may be part of what its average needs; else it is a count of rows like any other.
+    opens: whether sums and averages may be of numbers without public bounds, because norms are found in the statement.
     """
 
     source: RowSource
@@ -68,6 +71,7 @@ class AggregateReader:
     expressions: list[exp.Expr] = field(default_factory=list)
     conditions: dict[str, exp.Expr] = field(default_factory=dict)
     shared: bool = True
+    opens: bool = False
 
     def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
         """Returns the aggregate, or one for each element of a list."""
@@ -192,19 +196,34 @@ class AggregateReader:
             grid = Grid(given[0], given[1], self._step(expression, given))
         elif grid is None:
             clamp_of, grid = self._declared, grid_of(expression, self._declared, self.types)
+        opened = grid is None and self.opens and bool(by_group) and not per_group
+        if opened:
+            grid = self._open(expression)
         if grid is None:
             _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
             accepted = f"{_name(node)}(x, {PER_ROW} => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy"
+            if by_group and isinstance(expression.unnest(), exp.Column):
+                accepted += ", or max_norm_contributed = 'private'"
             raise refusal(argument, "nothing public bounds these values", accepted)
-        return self._settled(argument, expression, grid, per_group, None if given is not None else clamp_of)
+        bounds_of = None if given is not None or opened else clamp_of
+        return self._settled(argument, expression, grid, per_group, bounds_of, opened)
 
     def _settled(
-        self, place: exp.Expr, expression: exp.Expr, grid: Grid | None, per_group: str, clamp_of: ClampOf | None
+        self,
+        place: exp.Expr,
+        expression: exp.Expr,
+        grid: Grid | None,
+        per_group: str,
+        clamp_of: ClampOf | None,
+        opened: bool = False,
     ) -> Operand:
-        """clamp_of: the bounds of columns, None where those of the whole expression were given."""
+        """clamp_of: the bounds of columns, None where those of the whole expression were given.
+
+        opened: whether all steps of the grid are kept.
+        """
         if grid is None or max(abs(grid.low), abs(grid.high)) > FARTHEST or 0 < grid.high - grid.low < NARROWEST:
             raise refusal(place, "these bounds are too far from 0 or too close", "bounds from -1e15 to 1e15")
-        settled = grid.settled()
+        settled = grid if opened else grid.settled()
         column = expression.unnest()
         type_name = self.types.get(sql_of(column), "") if isinstance(column, exp.Column) else ""
         plain = type_name in _INTEGERS or type_name in _FLOATS or type_name.startswith("DECIMAL")
@@ -215,6 +234,15 @@ class AggregateReader:
             sql = f"try(CAST(({sql_of(inner)}) AS DOUBLE))"
         certain = plain and type_name not in _FLOATS
         return Operand(sql, settled.low, settled.high, settled.step, per_group, certain)
+
+    def _open(self, expression: exp.Expr) -> Grid | None:
+        """Returns the widest grid of a column of numbers, by its type alone."""
+        column = expression.unnest()
+        if not isinstance(column, exp.Column):
+            return None
+        type_name = self.types.get(sql_of(column), "")
+        step = OPEN_STEP if type_name in _FLOATS else self._step(expression, (Fraction(0), Fraction(0)))
+        return Grid(-OPEN_STEPS * step, OPEN_STEPS * step, step) if step else None
 
     def _step(self, expression: exp.Expr, bounds: tuple[Fraction, Fraction]) -> Fraction:
         """Returns the step of a column that has one, where the bounds fit it; 0 where a step is to be chosen."""

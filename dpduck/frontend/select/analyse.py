@@ -46,6 +46,7 @@ from dpduck.frontend.select.outer import (
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.frontend.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
@@ -148,15 +149,18 @@ def read_analysis(
     chosen = options.selection is not None or (None if known or more is None else False)
     builder = KeyBuilder(source, facts, chosen, nodes=options.summary is not None)
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
-    plain = options.summary is None and not chosen
+    plain, shared = options.summary is None and not chosen, not chosen and options.target_stderr is None
+    usual = source.first.policy.unit.max_rows >= MANY_ROWS and more is not None and not (known or combined)
+    usual = usual and may_find_norms(options, source, keys, builder.sources)
+    widens = usual or options.treatment.total or options.treatment.left_out
     answers = AnswerReader(
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        AggregateReader(source, column_types(source), shared=not chosen and options.target_stderr is None),
+        AggregateReader(source, column_types(source), shared=shared, opens=options.treatment.finds_norm),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
-        moved=options.treatment.moves or not plain or known or combined,
+        moved=options.treatment.moves or widens or not plain or known or combined,
     )
     sets, repeated = _grouping_sets(grouping, keys)
     if chosen:
@@ -167,13 +171,10 @@ def read_analysis(
     if not answers.aggregates:
         raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
     check_treatment(options, answers.aggregates, keys, clause or select)
-    if not chosen:
-        check_groups(answers.aggregates, keys, sets, clause or select)
     options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
     request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
-    if chosen:
-        require_counts(request, clause or select)
     request = with_intervals(request, source.policy, answers.reader.conditions)
+    request = with_norms(request) if usual else request
     if options.summary is not None:
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
@@ -341,6 +342,8 @@ def _request(
     facts: PublicFacts,
 ) -> Request:
     place = select.args.get("hint") or select
+    if options.selection is None:
+        check_groups(aggregates, keys, sets, place)
     if options.summary is None:
         _check_size(select, keys, sets, aggregates, options.selection is not None)
     policy = source.policy
@@ -361,6 +364,8 @@ def _request(
     require_norm(options, request, place)
     if options.treatment.groups:
         require_groups(options, request, place)
+    if options.selection is not None:
+        require_counts(request, place)
     return request
 
 

@@ -17,6 +17,7 @@ from dpduck.frontend.select.request import (
     SUMMARY_OPTIONS,
     TREE,
     Price,
+    Question,
     Request,
     Summary,
     Target,
@@ -67,6 +68,8 @@ TABLE = (
            accepted="max_norm_contributed = 30: rows, up to MAX ROWS; or 'private'"),
     Option("max_sum_norm_contributed", "numbers", "the same of sums", most=Fraction(10**15), what="a norm",
            accepted="max_sum_norm_contributed = (1000, 50): one number for each summed column, in its units"),
+    Option("left_out", "flag", "upper ends of intervals hold what MAX ROWS and the norm of a unit are known to allow"),
+    Option("total", "flag", "cells are brought to a noisy total, which has a norm of its own"),
     Option("centers", "numbers", "what averages are measured about", -Fraction(10**15), Fraction(10**15),
            what="a center", accepted="centers = (10, 0): one number for each summed column, between its bounds"),
     Option("form", "choice", "rows by grouping set, or one for each cell of all columns", choices=("sets", "cells")),
@@ -79,7 +82,7 @@ TABLE = (
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles", "quantile_intervals", "form", "reuse", "ahead",
-    "max_norm_contributed", "max_sum_norm_contributed", "centers",
+    "max_norm_contributed", "max_sum_norm_contributed", "centers", "left_out", "total",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -154,6 +157,8 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             sum_norms=given.numbers("max_sum_norm_contributed"),
             centers=given.numbers("centers"),
             groups=(given.whole("max_groups_contributed") or 0) if selection is None else 0,
+            left_out=given.flag("left_out"),
+            total=given.flag("total"),
         ),
         target,
         selection,
@@ -207,13 +212,15 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
     """Refuses a bound on the norm of a unit's counts where nothing is measured cell by cell with Gaussian noise."""
     norm, treatment, price = options.treatment.norm, options.treatment, request.price
     if norm is None and not treatment.finds_norm:
-        if treatment.sum_norms or treatment.centers:
-            what = "max_sum_norm_contributed and centers go with a norm of rows"
-            raise refusal(place, what, "max_norm_contributed = 30 beside them")
+        if treatment.sum_norms or treatment.centers or treatment.total or treatment.left_out:
+            what = "max_sum_norm_contributed, centers, left_out and total go with a norm of rows"
+            raise refusal(place, what, "max_norm_contributed = 30 or 'private' beside them")
         return
     if treatment.finds_norm and (treatment.sum_norms or price.target is not None):
         what = "a norm that is found in the statement goes with no other norm and no target"
         raise refusal(place, what, "epsilon and delta, or rho; max_norm_contributed = 30 beside a target")
+    if treatment.widens:
+        _require_totals(request, place)
     if request.rows.unit_sql is None or (norm or 1) > request.rows.max_rows:
         raise refusal(place, "max_norm_contributed is above the rows of a unit", f"at most {request.rows.max_rows}")
     pure = price.target.pure if price.target is not None else price.charge.epsilon is not None
@@ -246,6 +253,31 @@ def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
     if treatment.norm is not None or treatment.finds_norm or options.reuse or options.form != "sets":
         what = "max_norm_contributed, reuse and form = 'cells' do not go with max_groups_contributed"
         raise refusal(place, what, "one of them")
+
+
+def can_widen(question: Question) -> bool:
+    """Tells whether some answers can be brought to totals, and no answer is a sum that no total goes with.
+
+    An average gives its sum about a centre, and is as it is.
+    """
+    averaged = [one.operand for one in question.aggregates if one.function == "avg"]
+    added = [one for one in question.aggregates if one.function in ("count", "sum")]
+    sums = [one.operand for one in added if one.function == "sum" and one.operand is not None]
+    return bool(added) and all(operand.low >= 0 and operand not in averaged for operand in sums)
+
+
+def _require_totals(request: Request, place: exp.Expr) -> None:
+    """Refuses a total of averages, or of numbers of both signs, or one whose rows are not those of the cells."""
+    question = request.question
+    if request.price.target is not None:
+        raise refusal(place, "left_out and total have a part of a price", "epsilon and delta, or rho")
+    if not can_widen(question):
+        what = "left_out and total are of counts, and of sums of numbers that are not negative"
+        raise refusal(
+            place, what, "count(*), count(DISTINCT unit), sum(x) with CLAMP x BETWEEN 0 AND ..; avg beside them"
+        )
+    if any(code < 0 for key in question.keys for code in key.codes):
+        raise refusal(place, "a key of this statement drops some values of its columns", "the columns themselves")
 
 
 def _selection(given: Given) -> SelectionOptions | None:

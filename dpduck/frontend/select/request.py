@@ -184,6 +184,10 @@ class Key:
         return size * (size + 1) // 2 if self.shape == "ranges" else size
 
 
+OPEN_STEPS = 1 << 39
+"""Steps on both sides of 0 of a number that has no CLAMP. Norms say how much a unit adds, and are found apart."""
+
+
 @dataclass(frozen=True)
 class Operand:
     """A number that a row has, clamped to [low, high] and rounded to a multiple of step, which divides both.
@@ -199,6 +203,11 @@ class Operand:
     step: Fraction
     per_group: str = ""
     certain: bool = field(default=False, compare=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Tells whether nothing bounds the values but what is counted exactly: OPEN_STEPS on both sides of 0."""
+        return self.high == -self.low == OPEN_STEPS * self.step
 
 
 @dataclass(frozen=True)
@@ -255,6 +264,10 @@ class Treatment:
     sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
         no part of the digest where there are none.
     groups: the most groups of one unit, 0 for any number, where it is no part of the digest.
+    left_out: whether intervals hold what a norm leaves out. total: whether cells are brought to a total that is
+        measured apart. Both are no part of the digest where they are false.
+    usual: whether all this about norms is not written, but what a statement gets that says nothing of bounds. Nothing
+        of it is then part of the digest, so that answers of earlier versions are found.
     """
 
     strategy: str = "auto"
@@ -274,6 +287,14 @@ class Treatment:
     sum_norms: tuple[Fraction, ...] = ()
     centers: tuple[Fraction, ...] = ()
     groups: int = 0
+    left_out: bool = False
+    total: bool = False
+    usual: bool = False
+
+    @property
+    def widens(self) -> bool:
+        """Tells whether intervals of counts and sums depend on answers, and are stored with them."""
+        return self.left_out or self.total
 
     @property
     def moves(self) -> bool:
@@ -434,10 +455,13 @@ class Request:
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
             "norm": treatment.norm is None,
-            "finds_norm": not treatment.finds_norm,
+            "finds_norm": treatment.usual or not treatment.finds_norm,
             "sum_norms": not treatment.sum_norms,
             "centers": not treatment.centers,
             "groups": not treatment.groups,
+            "left_out": treatment.usual or not treatment.left_out,
+            "total": treatment.usual or not treatment.total,
+            "usual": True,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may end elsewhere the next time, but the statement is equal

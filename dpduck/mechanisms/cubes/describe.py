@@ -33,6 +33,7 @@ from dpduck.mechanisms.cubes.plan import (
     with_rivals,
 )
 from dpduck.mechanisms.cubes.recover import cell_variances, curved, of_centre
+from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.prices import AggregateError, by_rows
 from dpduck.mechanisms.unit_counts import bounded_counts
 from dpduck.planning.choose import spelled_out
@@ -59,6 +60,7 @@ FEWEST_BINS = 4
 FEWEST_ROWS = 10
 """Of a cell, to be written without decimals."""
 
+ONE = Fraction(1)
 WORTHWHILE = 1.2
 """How many times less an error must be to be called a help."""
 
@@ -274,8 +276,47 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
     in_rho = budget is not None and not budget.pure
     same_cost = charged(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
     cut = bounded_counts(found.request)
-    parts = (cut, _whose(found), _unknown(found, expect_rows), _helping(found, same_cost, expect_rows))
+    parts = (
+        cut,
+        _bound_of_noise(found),
+        _whose(found),
+        _unknown(found, expect_rows),
+        _helping(found, same_cost, expect_rows),
+    )
     return "; ".join(part for part in parts if part)
+
+
+def _bound_of_noise(found: CubePlan) -> str:
+    """Says which bound of a unit the noise goes by, and what norms would bring to counts."""
+    request, question = found.request, found.request.question
+    most, treatment = request.rows.max_rows, question.treatment
+    if request.rows.unit_sql is None or most == 1:
+        return ""
+    if treatment.norm is None and found.noise is not NoiseKind.GAUSSIAN:
+        return ""
+    norm = treatment.norm
+    said = (
+        f"noise goes by {most} rows of a unit"
+        if norm is None
+        else f"noise goes by max_norm_contributed = {float(norm):g}"
+    )
+    errors = dict[str, str]()
+    if all(one.function == "count" for one in question.aggregates) and not question.has_ranges:
+        with suppress(Refusal):
+            errors = {
+                f"{float(bound):g}": shortened(_worst_at(found, bound)) for bound in bounds(ONE, inf, Fraction(most))
+            }
+    if not errors:
+        return said
+    return f"{said}; with max_norm_contributed = {', '.join(errors)} the standard error is {', '.join(errors.values())}"
+
+
+def _worst_at(found: CubePlan, norm: Fraction) -> float:
+    """Returns the largest standard error of counts at a norm."""
+    treatment = replace(found.request.question.treatment, norm=norm, strategy=AUTO)
+    request = replace(found.request, question=replace(found.request.question, treatment=treatment))
+    lines = _lines(plans_at(request, NoiseKind.GAUSSIAN, amount_of(request)), None)
+    return max(line.worst or 0.0 for line in lines)
 
 
 def _unknown(found: CubePlan, expect_rows: int | None) -> str:
@@ -299,15 +340,15 @@ def _helping(found: CubePlan, same_cost: Fraction | None, expect_rows: int | Non
         return ""
     question = found.request.question
     if expect_rows is None or len(figures) > 1 or any(one.function != "count" for one in question.aggregates):
-        less = ", ".join(f"{_short(one.times)} times less with {one.change.rstrip(',')}" for one in offers)
+        less = ", ".join(f"{shortened(one.times)} times less with {one.change.rstrip(',')}" for one in offers)
         return f"beside its rows a cell's error would be {less}"
     now = 100 * (figures[0] or 0.0) / expect_rows
     rows = expect_rows / max(question.cells)
-    said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {_short(now)} %"
-    return f"{said}; with " + ", with ".join(f"{one.change} {_short(now / one.times)} %" for one in offers)
+    said = f"a cell of {rows:.{0 if rows >= FEWEST_ROWS else 2}f} rows is off by {shortened(now)} %"
+    return f"{said}; with " + ", with ".join(f"{one.change} {shortened(now / one.times)} %" for one in offers)
 
 
-def _short(figure: float) -> str:
+def shortened(figure: float) -> str:
     """Writes a number with two digits, and without an exponent if few digits are enough."""
     return f"{float(f'{figure:.2g}'):g}"
 

@@ -8,7 +8,7 @@ parts of 1/FULL. Shares of the price go by `aggregate_weights` alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import floor
@@ -25,10 +25,31 @@ Column = tuple[str, Operand]
 """A condition and what is summed of the rows that meet it."""
 
 
-def weighed_measures(aggregates: Sequence[Aggregate], treatment: Treatment) -> Measures:
-    """Returns the measures of a statement with a norm, and each aggregate's use."""
+def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
+    """Returns the numbers 1, 2 and 5 times powers of ten, from the least on, up to one that nobody exceeds, and most.
+
+    >>> [int(one) for one in bounds(Fraction(1), 11.5, Fraction(300))]
+    [1, 2, 5, 10, 20, 300]
+    """
+    found = list[Fraction]()
+    power = Fraction(1)
+    while power > least:
+        power /= 10
+    while power < most:
+        for bound in (power, 2 * power, 5 * power):
+            if least <= bound < most and not (found and found[-1] >= largest):
+                found.append(bound)
+        power *= 10
+    return [*found, most]
+
+
+def weighed_measures(
+    aggregates: Sequence[Aggregate], treatment: Treatment, known: Mapping[Operand, Fraction] | None = None
+) -> Measures:
+    """Returns the measures of a statement with a norm, and each aggregate's use. known: centres that were found."""
     operands = list(dict.fromkeys(one.operand for one in aggregates if one.operand is not None and one.operand.sql))
     norms, centres = _of_each(treatment.sum_norms, operands), _of_each(treatment.centers, operands)
+    centres |= known or {}
     norm, weights = treatment.norm or Fraction(1), treatment.aggregate_weights or (Fraction(1),) * len(aggregates)
     averaged = {
         (one.condition, one.operand)

@@ -1,4 +1,4 @@
-"""Counts, sums and averages of units that are weighed down to norms, which are found inside the statement."""
+"""Answers of units that are weighed down to norms, where norms or totals are found inside the statement."""
 
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism
@@ -16,7 +16,14 @@ from dpduck.mechanisms.norms.search import measure_norms, recover_norms
 
 NORMS = Mechanism[Request, NormProposal, Found](
     name="norms",
-    serves=lambda question: isinstance(question, Request) and question.question.treatment.finds_norm,
+    serves=lambda question: (
+        isinstance(question, Request)
+        and (
+            question.question.treatment.finds_norm
+            or question.question.treatment.total
+            or question.question.treatment.left_out
+        )
+    ),
     plan=propose_norms,
     asks=norm_asks,
     header=norm_header,

@@ -1,4 +1,4 @@
-"""Finds norms by a noisy binary search, and answers at the norms that were found."""
+"""Finds norms by a noisy binary search, answers at the norms that were found, and measures totals beside them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,34 @@ from math import sqrt
 import numpy as np
 
 from dpduck.mechanisms.cubes.measure import scan_of
-from dpduck.mechanisms.cubes.measures import contribution_of
-from dpduck.mechanisms.cubes.plan import measured_plan, recovered
-from dpduck.mechanisms.cubes.recover import answers_of, error_laws, wholes
+from dpduck.mechanisms.cubes.measures import Measure, contribution_of
+from dpduck.mechanisms.cubes.plan import CubePlan, measured_plan, recovered
+from dpduck.mechanisms.cubes.recover import answers_of, wholes
 from dpduck.mechanisms.mechanism import Tools
-from dpduck.mechanisms.norms.plan import Found, NormProposal, Search, at_norms
+from dpduck.mechanisms.norms.centers import center_found
+from dpduck.mechanisms.norms.plan import Found, NoisySum, NormProposal, Search, TotalAsks, at_norms, laws_at
+from dpduck.mechanisms.norms.totals import widened
 from dpduck.mechanisms.release import ReleasedTable
 from dpduck.mechanisms.released_rows import released_columns, released_rows
 from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.ask import Ask, Table
+from dpduck.trusted.ask import Ask, Scan, Table
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
 from dpduck.trusted.private.contributions import FULL
 from dpduck.trusted.private.door import Door
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+WHOLE = Table(KroneckerQuery((), ()))
+"""Asks for the sum over all cells."""
 
 
 def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
     """Returns the norms that were found, and the tables at them."""
-    squared = tuple(1 << found_level(search, door) for search in proposal.searches)
-    plan = at_norms(proposal.request, squared)
+    centers = {one.operand: center_found(one, door) for one in proposal.centers}
+    about = at_norms(proposal.request, centers=centers)
+    searches = [_about(search, one.measure) for search, one in zip(proposal.searches, about.measures, strict=False)]
+    plan = at_norms(proposal.request, tuple(1 << found_level(search, door) for search in searches), centers)
     job = replace(proposal.job, aggregates=tuple(contribution_of(one.measure) for one in plan.measures))
     tables = []
     for number, one in enumerate(plan.measures):
@@ -35,7 +44,32 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
         for ask in asks:
             door.admit(ask, proposal.answers)
         tables.append(tuple(door.tables(asks)))
-    return Found(plan, squared, tuple(tables))
+    totals = {place: _total(one, door) for place, one in proposal.totals.items()}
+    sums = {place: _of_one_cell(ask, door) for place, ask in proposal.sums.items()}
+    return Found(plan, tuple(one.measure.squared_norm for one in plan.measures), tuple(tables), totals, sums)
+
+
+def _about(search: Search, measure: Measure) -> Search:
+    """Returns a search about the centre that was found."""
+    (aggregate,) = search.job.aggregates
+    return replace(search, job=replace(search.job, aggregates=(replace(aggregate, centre=measure.centre),)))
+
+
+def _total(asked: TotalAsks, door: Door) -> NoisySum:
+    """Finds the norm of a total, and measures the total at it."""
+    norm = 1 << found_level(asked.search, door)
+    job = replace(asked.job, aggregates=(replace(asked.job.aggregates[0], norm=norm),))
+    (bound,), price = job.unit_bounds, door.left(asked.answer)
+    ask = Ask(Scan(job, bound), WHOLE, Noise(NoiseKind.GAUSSIAN, bound * bound / (2 * price)))
+    door.admit(ask, asked.answer)
+    return _of_one_cell(ask, door)
+
+
+def _of_one_cell(ask: Ask[tuple[IntegerArray, ...]], door: Door) -> NoisySum:
+    if ask.noise is None:
+        raise InternalError("a sum without noise")
+    (answers,) = door.tables([ask])
+    return NoisySum(int(answers[0].ravel()[0]), ask.noise.variance)
 
 
 def found_level(search: Search, door: Door) -> int:
@@ -44,10 +78,10 @@ def found_level(search: Search, door: Door) -> int:
     It asks at most `steps` times, whatever it hears. At the last level there are no units above, or noise for a larger
     norm could not be drawn.
     """
-    low, high = 0, search.levels
+    low, high, scan = 0, search.levels, Scan(search.job, search.job.spread)
     while low < high:
         middle = (low + high) // 2
-        ask = Ask(search.ask.scan, Table(_above(middle, search.levels)), Noise(NoiseKind.GAUSSIAN, search.noise))
+        ask = Ask(scan, Table(_above(middle, search.levels)), Noise(NoiseKind.GAUSSIAN, search.noise))
         door.admit(ask, search.ask)
         if int(door.answer(ask)[0][0]) <= search.threshold(high - low):
             high = middle
@@ -67,13 +101,16 @@ def recover_norms(proposal: NormProposal, found: Found, tools: Tools) -> Release
     request, whole, treatment = proposal.request, wholes(found.plan), proposal.request.question.treatment
     measured = zip(found.plan.measures, found.tables, strict=True)
     tables = [[recovered(one.plan, [answer[0] for answer in noisy], treatment)] for one, noisy in measured]
-    rows = released_rows(request, answers_of(found.plan, tables), whole, tools.box)
-    norms = ", ".join(f"{_in_units(found, number):.6g}" for number in range(len(found.squared)))
-    laws, columns = error_laws(found.plan), released_columns(request, whole)
-    return ReleasedTable(columns, rows, laws=laws, strategy=f"I, norms {norms}")
+    answers = answers_of(found.plan, tables)
+    if treatment.widens:
+        answers = [widened(found, number, answer) for number, answer in enumerate(answers)]
+    rows = released_rows(request, answers, whole, tools.box)
+    norms = ", ".join(f"{_in_units(found.plan, number):.6g}" for number in range(len(found.squared)))
+    columns = released_columns(request, whole)
+    return ReleasedTable(columns, rows, laws=laws_at(found.plan), strategy=f"I, norms {norms}")
 
 
-def _in_units(found: Found, number: int) -> float:
+def _in_units(plan: CubePlan, number: int) -> float:
     """Returns a norm in rows, or in the units of a summed column: no more than MAX ROWS allows."""
-    measured = found.plan.measures[number]
+    measured = plan.measures[number]
     return sqrt(measured.bounds.squared) / FULL * float(measured.measure.operand_step)

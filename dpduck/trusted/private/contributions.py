@@ -126,6 +126,11 @@ class Contribution:
         by_cells = self.unit_bound(rows, cells) * self.unit_bound(cell_rows, 1)
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 
+    def together_bound(self, rows: int, cells: int) -> int:
+        """Returns the most that a unit adds to the sum of all cells, where its norm is that of this sum."""
+        whole = self._whole_bound(rows, cells)
+        return min(FULL * whole, isqrt(FULL * FULL * self.norm)) if self.norm else whole
+
     def _whole_bound(self, rows: int, cells: int) -> int:
         if not self.per_group:
             return rows * self.bound

@@ -80,6 +80,8 @@ def count_exactly(
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
         return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
+    if job.together:
+        return ExactCounts((), np.array(tables_from(job.aggregates, columns), np.int64), (), job.unit_bounds)
     if _packed(reading):
         return counts_of_packed(reading, columns)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
@@ -241,7 +243,7 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     cells = packed_cells(reading)
     levels = (job.levels, job.spread) if job.levels else None
     groups, codes = (job.groups, _group_codes(reading)) if job.groups else (None, None)
-    return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes)
+    return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
 
 
 def _group_codes(reading: Reading) -> list[str]:

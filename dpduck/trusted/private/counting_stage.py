@@ -52,7 +52,7 @@ from dpduck.trusted.private.contributions import (
     Known,
     bounded_rows_sql,
 )
-from dpduck.trusted.private.weighing import levels_sql, unit_columns, weighed_sql
+from dpduck.trusted.private.weighing import levels_sql, together_sql, unit_columns, weighed_sql
 from dpduck.trusted.rows.orders import CROWDED
 from dpduck.values.errors import InternalError
 
@@ -80,19 +80,23 @@ def stage_sql(
     crowds: Crowds | None = None,
     levels: tuple[int, int] | None = None,
     codes: Sequence[str] | None = None,
+    together: bool = False,
 ) -> str:
     """Returns one row per occupied cell: its columns, then those of by_cell.
 
     cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C. known: of
     prepared rows. crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see
-    jobs.CountingJob. There is one row a level then. codes: SQL over the columns of a cell that is hashed in their
-    place. Without it, and with groups, the number of units of each cell comes last, or without a unit that of its rows.
+    jobs.CountingJob. There is one row a level then. together: there is one row, of all cells. codes: SQL over the
+    columns of a cell that is hashed in their place. Without it, and with groups, the number of units of each cell comes
+    last, or without a unit that of its rows.
     """
     selecting = groups is not None and codes is None
     by_group = any(aggregate.per_group for aggregate in aggregates)
     weighed = any(aggregate.norm for aggregate in aggregates)
     if weighed and (max_rows is None or groups is not None or not all(aggregate.norm for aggregate in aggregates)):
         raise InternalError("weights of some counts, or of rows")
+    if together and not weighed and levels is None:
+        raise InternalError("cells together of no norm")
     kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
@@ -106,10 +110,10 @@ def stage_sql(
             crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
         if weighed and crowds is not None:
-            return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows)
+            return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     if weighed or levels is not None:
-        return _weighed_sql(checked, list(cells), aggregates, levels)
+        return _weighed_sql(checked, list(cells), aggregates, levels, together)
     counted = "" if not selecting else f"count(DISTINCT {UNIT})" if max_rows not in (None, 1) else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
 
@@ -193,6 +197,7 @@ def _told_apart_sql(
     aggregates: Sequence[Contribution],
     used: Sequence[str],
     max_rows: int,
+    together: bool,
 ) -> str:
     """Returns one row per occupied cell, where the units that may have to be weighed are known.
 
@@ -205,6 +210,7 @@ def _told_apart_sql(
     if crowds.table:
         others += f" ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
     columns = unit_columns(aggregates, by_unit(aggregates))
+    cells = () if together else cells  # no bound is by group: a unit's sums over all cells are those of its rows
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     light = f"SELECT {', '.join([*cells, *columns])} FROM ({others}){grouping}"
     units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({crowded}) GROUP BY {', '.join([*cells, UNIT])}"
@@ -213,13 +219,19 @@ def _told_apart_sql(
 
 
 def _weighed_sql(
-    rows_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], levels: tuple[int, int] | None
+    rows_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    levels: tuple[int, int] | None,
+    together: bool,
 ) -> str:
     """Returns one row per occupied cell, of units that are weighed, or one per level (weighing). rows_sql: of kept
     rows.
     """
     columns = unit_columns(aggregates, by_unit(aggregates))
     units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
+    if together:
+        units, cells = together_sql(units, aggregates), ()
     if levels is not None:
         return levels_sql(units, aggregates[0], *levels)
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]

@@ -33,7 +33,7 @@ from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import Periods, charged_key, split_key
-from dpduck.values.privacy import Charge
+from dpduck.values.privacy import ZERO, Charge
 
 Answer = TypeVar("Answer")
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
@@ -284,13 +284,17 @@ def _require_same_cells(scan: Scan) -> None:
 
 
 def _require_same_but_norms(scan: Scan, family: Scan) -> None:
-    """Refuses an ask about other rows than those of its family, or with other bounds than those of its job."""
+    """Refuses an ask about other rows than those of its family, or with other bounds than those of its job.
+
+    Norms and centres may differ: the job's own bounds follow from them.
+    """
     job, known = scan.job, family.job
     if not isinstance(job, CountingJob) or not isinstance(known, CountingJob):
         raise InternalError("an ask of no family")
-    bare = (replace(one, norm=0) for one in job.aggregates)
-    same = replace(job, aggregates=known.aggregates) == known and tuple(bare) == known.aggregates
-    if not same or not all(one.norm for one in job.aggregates) or any(bound != scan.l1 for bound in job_bounds(scan)):
+    bare, alike = ([replace(one, norm=0, centre=ZERO) for one in both.aggregates] for both in (job, known))
+    same = replace(job, aggregates=known.aggregates) == known and bare == alike
+    weighed = bool(job.levels) or all(one.norm for one in job.aggregates)
+    if not same or not weighed or any(bound != scan.l1 for bound in job_bounds(scan)):
         raise InternalError("an ask of no family")
     if (scan.most, scan.squared) != (None, None):
         _require_same_cells(scan)

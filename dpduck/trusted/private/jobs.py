@@ -82,6 +82,7 @@ class CountingJob:
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
     cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. No
         two rows of a unit are in one cell then. The door looks the key up before it charges (rows/prepared.py).
+    together: whether norms and levels are of all cells of a unit, as if they were one. There are no attributes then.
     """
 
     from_sql: str
@@ -103,8 +104,11 @@ class CountingJob:
     spread: int = 1
     groups: int = 0
     cell_key: tuple[str, ...] = ()
+    together: bool = False
 
     def __post_init__(self) -> None:
+        if self.together and (self.attributes or self.unit_sql is None):
+            raise InternalError("cells together that are told apart, or of no unit")
         if self.levels and (self.unit_sql is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
             raise InternalError("levels of no units, or of several aggregates")
         if self.spread < 1 or (self.spread > 1 and not self.levels):
@@ -142,7 +146,7 @@ class CountingJob:
         columns = [f"{alias}.{_quoted(name)}" for name in self.cell_key]
         told = {key.sql for key in self.keys if tells_values_apart(key.domain, types.get(key.sql, ""))}
         exact = all(has_one_form(types.get(column, "")) for column in columns)
-        return self.unit_sql in columns and exact and {self.unit_sql, *told} >= set(columns) and self.tells_keys_apart
+        return self.unit_sql in columns and exact and {self.unit_sql, *told} >= set(columns)
 
     @property
     def cell_rows(self) -> int:
@@ -161,6 +165,8 @@ class CountingJob:
             return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
         cells = min(cells, self.groups or cells)
+        if self.together:
+            return tuple(aggregate.together_bound(self.row_bound, cells) for aggregate in self.aggregates)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
 
     @property

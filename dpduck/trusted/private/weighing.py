@@ -19,6 +19,9 @@ from sum(ceil(|y| / 2^g)^2) = s follows |y|^2 <= 4^g s. A first w comes from a r
 where w^2 s is above F^2 floor(N / 4^g). Each number that is squared is cut at `ceiling(N)`: one that is there makes s
 so large that w is 0, as it would without the cut. So s stays below 2^63 for each cell, and no sum overflows.
 
+Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
+the root of F^2 N to this sum.
+
 Units with few rows are counted whole without a look at their cells. A unit with n rows adds at most n times the bound
 of a row in L1, which is no less than |y|. So it has the weight F where (n bound)^2 <= N. Where the units with more rows
 are known (Crowds), the rows of all others are added up as they are, times F.
@@ -85,6 +88,12 @@ def weighed_sql(
         f"(SELECT {UNIT}, {roots} FROM (SELECT {UNIT}, {squares} FROM dpduck_cells GROUP BY {UNIT}))) "
         f"SELECT {', '.join([*cells, *totals])} FROM ({weighed}){grouping}"
     )
+
+
+def together_sql(units_sql: str, aggregates: Sequence[Contribution]) -> str:
+    """Returns the columns of each unit over all of its cells together. units_sql: as of weighed_sql."""
+    summed = ", ".join(f"sum({name}) AS {name}" for _, name in _counted(aggregates))
+    return f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
 
 
 LONGEST, MOST_ADDED, MOST_SQUARES = 1 << 46, 1 << 60, 1 << 112

@@ -52,7 +52,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) string_agg(note, ',') FRO
 
 -- title: sum without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy
+-- refused: line 1, column 60: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy, or max_norm_contributed = 'private'
 
 -- title: SAMPLE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits USING SAMPLE 10%

@@ -195,7 +195,7 @@ REFUSED = {
     "(rho = 1, max_norm_contributed = 4, nonnegative = TRUE)": "greatest(n, 0)",
     "(rho = 1, max_norm_contributed = 4, integer = TRUE)": "round(s) in the select list",
     "(rho = 1, max_norm_contributed = 4, reuse = TRUE)": "the statement without them",
-    "(rho = 1, centers = 4)": "max_norm_contributed = 30 beside them",
+    "(rho = 1, centers = 4)": "or 'private' beside them",
     "(rho = 1, max_norm_contributed = 4, centers = (1, 2))": "one number, or one for each column",
     "(rho = 1, max_norm_contributed = 4, centers = 'x')": "between its bounds",
     "(rho = 1, max_norm_contributed = 4, summary = 'filter')": "max_norm_contributed is not of a summary",

@@ -19,7 +19,7 @@ from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.norms import NORMS
-from dpduck.mechanisms.norms.plan import SEARCH, NormProposal, at_norms
+from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms
 from dpduck.mechanisms.norms.search import found_level
 from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, Table, price
@@ -69,7 +69,7 @@ def test_all_of_it_costs_what_the_statement_says(trips: Clinic) -> None:
     assert price(NORMS.asks(proposal)).rho <= 1
     assert price(NORMS.asks(proposal)).rho > Fraction(999_999, 1_000_000)
     for search in proposal.searches:
-        assert search.price == search.measure.share * SEARCH
+        assert search.price == search.measure.share / (1 - SEARCH - CENTERS) * SEARCH
         step = Ask(search.ask.scan, Table(KroneckerQuery((), ())), Noise(NoiseKind.GAUSSIAN, search.noise))
         assert search.steps * step.cost.rho == search.price
 

@@ -1,0 +1,65 @@
+"""dp_check of a statement: exact facts of its very rows, for their owner alone. Nothing is charged or stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpduck.database.catalog import Catalog
+from dpduck.database.cursors import Caller, OpenCursor, require_owner
+from dpduck.database.policies import PolicyStore
+from dpduck.database.sandbox import Sandbox
+from dpduck.database.terms import brought_up
+from dpduck.engine.about import named_table
+from dpduck.frontend.rows.facts import Rows
+from dpduck.frontend.select.request import Request
+from dpduck.frontend.text.names import quote_text
+from dpduck.mechanisms.norms.check import findings_sql, statement_check
+from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.unit_facts import UnitFacts, facts_of_units
+from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.elsewhere import Apart
+from dpduck.trusted.rows.prepared import Twins, counted_over
+from dpduck.trusted.rows.workers import Workers
+from dpduck.values.errors import InternalError, Refusal
+
+
+@dataclass(frozen=True)
+class StatementChecks:
+    """Answers dp_check of statements. twins: what is counted in place of a request's tables."""
+
+    open_cursor: OpenCursor
+    policies: PolicyStore
+    ledger: Ledger
+    twins: Callable[[Rows], Twins | Apart | None]
+    workers: Workers
+
+    def check(self, name: str, question: object, request: Request, caller: Caller) -> str:
+        """Returns SQL with what bounds leave out of a statement's answers, and the error that each brings.
+
+        name: of a table that the statement reads. request: for the rows of the question. It may have been read under
+        earlier terms that answered it.
+        """
+        require_owner(caller)
+        rows = brought_up(request.rows, self.policies.now().policies)
+        with Sandbox() as box, self.open_cursor() as cursor:
+            reader.begin(cursor)
+            catalog = Catalog(cursor, self.policies, box)
+            if catalog.resolve(named_table(name)) not in request.asked_tables:
+                read = ", ".join(table.table for table in request.asked_tables)
+                raise Refusal(f"the statement does not read {name!r}", accepted=f"one of its tables: {read}")
+            catalog.require_unchanged(rows)
+            check, twins = statement_check(question), self.twins(rows)
+            if isinstance(twins, Apart):
+                accepted = f"dp_check({quote_text(name)}), without a statement"
+                raise Refusal("dp_check of a statement does not look into an engine's tables", accepted=accepted)
+            with counted_over(cursor, twins, self.workers) as (place, prepared):
+
+                def facts_of(job: CountingJob) -> UnitFacts:
+                    counted = prepared(job)
+                    if not isinstance(counted, CountingJob):
+                        raise InternalError("nobody can count this")
+                    return facts_of_units(place, counted, self.ledger.bounding_key, self.workers)
+
+                return findings_sql(check, facts_of)

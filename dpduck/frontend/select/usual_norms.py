@@ -1,0 +1,53 @@
+"""The default of people with many rows: norms that are found in the statement, in place of MAX ROWS.
+
+Public facts alone decide: the statement, the policy and the number of cells. A statement that says anything of bounds,
+of how it is measured or of what becomes of its answers gets what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.rows.tree import RowSource
+from dpduck.frontend.select.options import Options, can_widen
+from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
+
+MANY_ROWS, MANY_CELLS = 50, 20
+"""From so many rows of a unit and cells on. Below, searches and totals cost more than they gain (choosing.md)."""
+
+
+def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key], columns: Sequence[SourceColumn]) -> bool:
+    """Tells whether a statement gets norms, if its aggregates have any."""
+    rho = options.rho is not None or (options.epsilon is not None and options.delta is not None)
+    several = source.first.policy.unit.column is not None and source.usual_rows >= MANY_ROWS
+    written = options.max_rows_contributed is not None or options.selection is not None or bool(options.own)
+    written = written or options.summary is not None or options.form != "sets" or options.reuse
+    if not (rho and several) or written or options.treatment != Treatment():
+        return False
+    plain = all(not key.shape and not key.row_sql and set(key.codes) == set(range(len(key.labels))) for key in keys)
+    alone = all(len(key.sources) == 1 and len(key.codes) == len(key.labels) for key in keys)
+    return plain and alone and prod(one.domain.size for one in columns) >= MANY_CELLS
+
+
+def with_norms(request: Request) -> Request:
+    """Returns the request with norms, where each of its aggregates has one and an interval that holds the truth."""
+    question = request.question
+    if question.intervals or question.matrix or not all(map(_has_norm, question.aggregates)):
+        return request
+    totals = can_widen(question)
+    if not totals and any(one.function != "avg" for one in question.aggregates):
+        return request
+    treatment = replace(question.treatment, finds_norm=True, total=totals, left_out=totals, usual=True)
+    return replace(request, question=replace(question, treatment=treatment))
+
+
+def _has_norm(one: Aggregate) -> bool:
+    """Tells whether an aggregate says no bounds of its own, and is a count, a sum, an average or a count of persons."""
+    if one.function not in ("count", "sum", "avg"):
+        return False
+    operand = one.operand
+    persons = operand is not None and not operand.sql and operand.low == 0 and operand.high == 1
+    return operand is None or not operand.per_group or persons

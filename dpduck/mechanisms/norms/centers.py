@@ -1,0 +1,91 @@
+"""Finds the centre of an average inside the statement: about the median of one value of each unit.
+
+Each unit counts once, by the first of its rows in keyed order. So one choice among buckets of values costs as much as a
+count of units, whatever MAX ROWS is. An average about a centre is right about any centre. One that is near the values
+makes the norm of their distances small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log2
+
+import numpy as np
+
+from dpduck.frontend.select.request import Operand
+from dpduck.mechanisms.cubes.measures import Measure
+from dpduck.planning.ranges.buckets import MOST_CHOICES, WITHOUT_ENDS, Buckets, bucket_choices, buckets_for
+from dpduck.trusted.ask import Ask, Quantiles, Scan
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.operators import KroneckerQuery
+from dpduck.trusted.private.contributions import Contribution
+from dpduck.trusted.private.door import Door
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import InternalError
+
+AN_OCTAVE = 16
+"""Buckets between a number and its double, where a column has no bounds of its own."""
+
+
+@dataclass(frozen=True)
+class CenterSearch:
+    """The choice of one centre. buckets: of the values, or of the logarithms of their steps where they are open."""
+
+    operand: Operand
+    buckets: Buckets
+    ask: Ask[IntegerArray]
+
+
+def center_search(measure: Measure, job: CountingJob, price: Fraction) -> CenterSearch:
+    """Returns the choice of a measure's centre at this price in rho. job: of its rows."""
+    operand = measure.operand
+    if operand is None:
+        raise InternalError("a centre of nothing")
+    buckets = _logarithms(operand) if operand.is_open else _plain(operand)
+    edges = tuple(repr(float(edge)) for edge in buckets.edges)
+    domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
+    one = replace(
+        job,
+        filters=(*job.filters, *((measure.condition,) if measure.condition else ())),
+        max_rows=1,
+        keys=(KeyColumn(_logarithm_sql(operand) if operand.is_open else operand.sql, domain),),
+        attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
+        aggregates=(Contribution(""),),
+        cell_key=(),  # of the cells of other keys
+    )
+    (choice,) = bucket_choices(Fraction(1, 2), buckets.count, NoiseKind.GAUSSIAN, price, 1, 1, WITHOUT_ENDS)
+    query = Quantiles(KroneckerQuery((), ()), choice.buckets, choice.below, choice.above, choice.rate, choice.nothing)
+    return CenterSearch(operand, buckets, Ask(Scan(one, 1), query))
+
+
+def center_found(search: CenterSearch, door: Door) -> Fraction:
+    """Returns the middle of the chosen bucket, or of the bounds where units are too few to choose by."""
+    chosen = int(door.answer(search.ask).ravel()[0])
+    operand, buckets = search.operand, search.buckets
+    if chosen >= buckets.count:
+        return (operand.low + operand.high) / 2
+    middle = buckets.start + buckets.width * (2 * chosen + 1) / 2
+    if not operand.is_open:
+        return middle
+    steps = int(np.rint(np.exp2(abs(float(middle))))) - 1
+    return operand.step * (steps if middle > 0 else -steps)
+
+
+def _plain(operand: Operand) -> Buckets:
+    return buckets_for(operand.low, operand.high, operand.step, 1, MOST_CHOICES)
+
+
+def _logarithms(operand: Operand) -> Buckets:
+    """Returns buckets of log2(1 + |x| / step), with the sign of x. The one in the middle holds 0."""
+    width = Fraction(1, AN_OCTAVE)
+    octaves = int(log2(operand.high / operand.step)) + 1
+    return Buckets(-octaves - width / 2, width, 2 * octaves * AN_OCTAVE + 1, False)
+
+
+def _logarithm_sql(operand: Operand) -> str:
+    """Returns SQL that raises on no number: of a finite one, the logarithm is that of a number from 1 on."""
+    number, step = operand.sql, repr(float(operand.step))
+    return f"CASE WHEN isfinite({number}) THEN sign({number}) * log2(1 + abs({number}) / {step}) END"

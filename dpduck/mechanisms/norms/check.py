@@ -1,0 +1,384 @@
+"""dp_check of a statement: what bounds of rows and norms leave out, and the error that each brings.
+
+For the eyes of an owner who chooses a bound. What is left out is exact (trusted/private/unit_facts), and is told to
+nobody else. Standard errors are those of dp_explain at the statement's price. Those of averages are of a table with as
+many rows as there are, spread evenly over the cells.
+
+The bounds are the numbers 1, 2, 5, 10, 20, 50 and so on. A list ends at the first number that leaves nothing out, and
+with the bound that a statement has without a norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import floor, inf, prod
+
+import numpy as np
+
+from dpduck.database.tables import Value, rows_sql
+from dpduck.frontend.select.request import Aggregate, Request, Treatment
+from dpduck.mechanisms.cubes.describe import foreseen
+from dpduck.mechanisms.cubes.measure import CubeProposal
+from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of
+from dpduck.mechanisms.cubes.plan import amount_of, noise_of, planned, plans_at
+from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
+from dpduck.mechanisms.jobs import counting_job
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.trusted.private.contributions import FULL, Contribution
+from dpduck.trusted.private.jobs import CountingJob
+from dpduck.trusted.private.unit_facts import UnitFacts
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+
+COLUMNS = (
+    ("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE"),
+    ("aggregate", "VARCHAR"), ("option", "VARCHAR"), ("bound", "DOUBLE"), ("stderr", "DOUBLE"),
+)  # fmt: skip
+ROWS, NORM, SUM_NORM = "max_rows_contributed", "max_norm_contributed", "max_sum_norm_contributed"
+PARTS = (0.5, 0.9, 0.95, 0.99)
+"""Of units, whose norms are shown."""
+
+EVERY_ROW = 1 << 40
+"""A bound that no unit reaches."""
+
+FINER = 10
+"""Norms of sums are tried from the middle one over this: no public number says how large they are."""
+
+LITTLE = 0.01
+"""Part of the rows that a norm beside that of a sum may leave out."""
+
+SIZE = 0.8
+"""The mean size of noise in its standard errors, sqrt(2/pi)."""
+
+FactsOf = Callable[[CountingJob], UnitFacts]
+
+
+@dataclass(frozen=True)
+class StatementCheck:
+    """A statement to be looked at, with its price and without norms. measures: at norms that weigh nobody down.
+
+    job: counts rows first, and then what each measure adds. stated: the norm of the statement.
+    """
+
+    request: Request
+    measures: Measures
+    job: CountingJob
+    stated: Fraction | None
+
+    @property
+    def aggregates(self) -> Sequence[tuple[Aggregate, Use]]:
+        """Returns each aggregate with what it takes from the measures."""
+        return list(zip(self.request.question.aggregates, self.measures.uses, strict=True))
+
+    @property
+    def weighs(self) -> bool:
+        """Tells whether the statement may have a norm at its price."""
+        return noise_of(self.request) is NoiseKind.GAUSSIAN
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding about an aggregate, or about all rows. bound: of the option, in its units."""
+
+    text: str
+    value: float | None
+    advice: str = ""
+    percent: float | None = None
+    aggregate: str | None = None
+    option: str | None = None
+    bound: float | None = None
+    stderr: float | None = None
+
+    @property
+    def row(self) -> list[Value]:
+        """Returns the values of COLUMNS."""
+        return [
+            self.text, self.value, self.advice, self.percent, self.aggregate, self.option, self.bound, self.stderr,
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Exact facts of units. every: of all rows of the statement. kept: of those that MAX ROWS keeps.
+
+    by_rows: what units add with so many rows of each.
+    """
+
+    every: UnitFacts
+    kept: UnitFacts
+    by_rows: tuple[tuple[int, FloatArray], ...] = field(repr=False)
+
+
+def statement_check(question: object) -> StatementCheck:
+    """Returns what is to be looked at for a statement; refuses those that no bound is chosen for."""
+    if not isinstance(question, Request):
+        raise _refusal()
+    asked = question.question
+    if asked.selection is not None or asked.summary is not None or asked.has_ranges or asked.own:
+        raise _refusal()
+    if question.rows.unit_sql is None or question.rows.max_rows == 1:
+        raise Refusal("a privacy unit has one row here, and no bound is to be chosen", accepted="dp_check of the table")
+    given = asked.treatment
+    plain = replace(
+        given, norm=None, finds_norm=False, sum_norms=(), nonnegative=False, integer=False, consistency="l2"
+    )  # fmt: skip
+    request = replace(question, question=replace(asked, treatment=plain))
+    if request.price.target is not None:
+        request = planned(request).request
+        request = replace(request, price=replace(request.price, target=None))
+    most = replace(request.question.treatment, norm=Fraction(request.rows.max_rows))
+    measures = weighed_measures(asked.aggregates, most)
+    bare = [replace(contribution_of(one), norm=0) for one in measures.measures]
+    found = StatementCheck(request, measures, counting_job(request, [Contribution(""), *bare]), given.norm)
+    if found.weighs:
+        _errors(found, replace(most, strategy="auto"), [0.0] * len(asked.aggregates))  # refuses keys that merge values
+    return found
+
+
+def _refusal() -> Refusal:
+    return Refusal(
+        "dp_check looks at counts, sums and averages by columns with a DOMAIN",
+        accepted="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .. GROUP BY such columns, or dp_check of the table",
+    )
+
+
+def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
+    """Returns SQL with exact facts of a statement. facts_of: reads rows, as a job describes them."""
+    facts = _read(check, facts_of)
+    found = [*_about_rows(check, facts), *_by_rows(check, facts)]
+    if check.weighs:
+        found += [*_norms(check, facts), *_by_norm(check, facts), *_by_sum_norm(check, facts)]
+    else:
+        no_norm = "a price with a delta or in rho: a norm bounds Gaussian noise, and Laplace noise goes by rows"
+        found.append(Found("this statement takes no max_norm_contributed", None, no_norm))
+    return rows_sql(COLUMNS, [one.row for one in found])
+
+
+def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
+    """Reads the rows once for each bound that leaves out any; of plain counts the numbers of rows tell what is left."""
+    most = check.request.rows.max_rows
+    every = facts_of(replace(check.job, max_rows=EVERY_ROW))
+    largest = float(every.added[0].max(initial=0))
+    kept = every if largest <= most else facts_of(replace(check.job, max_rows=most))
+    plain = all(one == Contribution("") for one in check.job.aggregates)
+    by_rows = []
+    for bound in map(int, bounds(Fraction(1), largest, Fraction(most))):
+        if bound == most or bound >= largest:
+            added = kept.added
+        elif plain:
+            added = np.minimum(every.added, bound)
+        else:
+            added = facts_of(replace(check.job, max_rows=bound)).added
+        by_rows.append((bound, added))
+    return Facts(every, kept, tuple(by_rows))
+
+
+def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
+    """Returns quantiles of what units have, of those that have anything."""
+    own = np.sort(numbers[numbers > 0])
+    parts: list[tuple[str, float | None]] = [
+        (f"{100 * part:g} % of units have at most", float(own[_place(part, len(own))]) if len(own) else None)
+        for part in PARTS
+    ]
+    return [*parts, ("no unit has more than", float(own[-1]) if len(own) else None)]
+
+
+def _place(part: float, units: int) -> int:
+    """Returns the place of the least number that so many units do not exceed."""
+    return min(units - 1, max(0, -floor(-part * units) - 1))
+
+
+def _about_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+    rows, units = float(facts.every.added[0].sum()), facts.every.added.shape[1]
+    yield Found("rows of this statement", rows, "after joins, WHERE and domains; MAX ROWS comes next")
+    yield Found("privacy units of this statement", units)
+    for text, number in _quantiles(facts.every.added[0]):
+        yield Found(f"{text} this many rows here", number, option=ROWS)
+
+
+def _by_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+    """Yields what each number of rows leaves out of each aggregate."""
+    rows, whole = check.request.rows, _answers(check, facts.every.added[1:])
+    lines = []
+    for bound, added in facts.by_rows:
+        bounded = replace(check, request=replace(check.request, rows=replace(rows, max_rows=bound, unit_bound=bound)))
+        errors = _errors(bounded, check.request.question.treatment, _counted(check, added[1:]))
+        lines.append(_left_out(check, ROWS, Fraction(bound), whole, _answers(check, added[1:]), errors))
+    for place in range(len(check.aggregates)):
+        yield from _with_hint(check, [line[place] for line in lines])
+
+
+def _norms(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+    """Yields quantiles of the norms of units, for each number that an aggregate is made of."""
+    for one, use in check.aggregates:
+        for part in (use, use.also):
+            if part is None or (part is use and one.function == "sum" and use.also is not None):
+                continue
+            measure = check.measures.measures[part.measure]
+            norms = np.sqrt(facts.kept.squares[1 + part.measure]) * float(measure.operand_step)
+            summed = _is_of_a_column(measure)
+            about = f" about {float(measure.centre):g}" if summed and use.also is not None else ""
+            for text, number in _quantiles(norms):
+                option = SUM_NORM if summed else NORM
+                yield Found(f"{text} this norm in {one.text}{about}", number, aggregate=one.text, option=option)
+
+
+def _by_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+    """Yields what each norm in rows leaves out of each aggregate."""
+    whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
+    lines = []
+    tried = bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows))
+    for bound in sorted({*tried, *([] if check.stated is None else [check.stated])}):
+        weighed = replace(treatment, norm=bound, strategy="auto")
+        kept = _weighed(check, facts, weighed)
+        errors = _errors(check, weighed, _counted(check, kept))
+        lines.append(_left_out(check, NORM, bound, whole, _answers(check, kept), errors))
+    for place in range(len(check.aggregates)):
+        yield from _with_hint(check, [line[place] for line in lines])
+
+
+def _by_sum_norm(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+    """Yields what norms of sums leave out, in the column's units, beside a norm in rows that leaves out little."""
+    whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
+    beside = check.stated or _little(check, facts)
+    for measure in filter(_is_of_a_column, check.measures.measures):
+        norms = np.sqrt(facts.kept.squares[1 + check.measures.measures.index(measure)]) * float(measure.operand_step)
+        own = [place for place, (_, use) in enumerate(check.aggregates) if measure in _summed(check, use)]
+        middle = float(np.median(norms[norms > 0])) if (norms > 0).any() else 1.0
+        most = check.request.rows.max_rows * measure.bound * measure.operand_step
+        lines = []
+        for bound in bounds(max(Fraction(middle) / FINER, measure.operand_step), float(norms.max(initial=0)), most):
+            weighed = replace(treatment, norm=beside, sum_norms=_sum_norms(check, measure, bound), strategy="auto")
+            kept = _weighed(check, facts, weighed)
+            errors = _errors(check, weighed, _counted(check, kept))
+            lines.append(_left_out(check, SUM_NORM, bound, whole, _answers(check, kept), errors, beside))
+        for place in own:
+            yield from _with_hint(check, [line[place] for line in lines])
+
+
+def _is_of_a_column(measure: Measure) -> bool:
+    """Tells whether values of a column are added up: other sums are of units in groups."""
+    return measure.form == "sum" and measure.operand is not None and bool(measure.operand.sql)
+
+
+def _summed(check: StatementCheck, use: Use) -> list[Measure]:
+    parts = [use] if use.also is None else [use, use.also]
+    return [check.measures.measures[part.measure] for part in parts]
+
+
+def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tuple[Fraction, ...]:
+    """Returns a norm for each summed column: the bound for the column of a measure, no bound for others."""
+    operands = dict.fromkeys(
+        one.operand for one, _ in check.aggregates if one.operand is not None and one.operand.sql
+    )  # fmt: skip
+    free = {
+        one.operand: check.request.rows.max_rows * one.bound * one.operand_step
+        for one in check.measures.measures
+        if _is_of_a_column(one)
+    }
+    return tuple(bound if one == measure.operand else free.get(one, Fraction(1)) for one in operands)
+
+
+def _little(check: StatementCheck, facts: Facts) -> Fraction:
+    """Returns the least norm in rows that leaves out little of the rows of every average."""
+    largest = Fraction(check.request.rows.max_rows)
+    counted = [number for number, one in enumerate(check.measures.measures) if not _is_of_a_column(one)]
+    for bound in bounds(Fraction(1), inf, largest):
+        lost = []
+        for number in counted:
+            added, squares = facts.kept.added[1 + number], facts.kept.squares[1 + number]
+            kept = float((added * _weights(squares, float(bound) ** 2)).sum())
+            lost.append(1 - kept / max(float(added.sum()), 1.0))
+        if max(lost, default=0.0) <= LITTLE:
+            return bound
+    return largest
+
+
+def _largest_in_rows(check: StatementCheck, facts: Facts) -> float:
+    """Returns the largest norm of any unit in any measure, in rows at the measure's bound."""
+    pairs = enumerate(check.measures.measures)
+    return max(
+        float(np.sqrt(facts.kept.squares[1 + number].max(initial=0))) / one.bound for number, one in pairs
+    )  # fmt: skip
+
+
+def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:
+    """Returns the weight of each unit, in parts of 1/FULL as answers have it."""
+    part = np.floor(FULL * np.sqrt(squared_norm / np.maximum(squares, 1))) / FULL
+    found: FloatArray = np.minimum(part, 1.0)
+    return found
+
+
+def _weighed(check: StatementCheck, facts: Facts, treatment: Treatment) -> FloatArray:
+    """Returns what each unit adds to each measure at the norms of a treatment. Both parts of an average have one
+    weight.
+    """
+    measures = weighed_measures(check.request.question.aggregates, treatment).measures
+    weights = [_weights(facts.kept.squares[1 + number], float(one.squared_norm)) for number, one in enumerate(measures)]
+    for number, one in enumerate(measures):
+        if contribution_of(one).shared:
+            weights[number] = weights[number + 1] = np.minimum(weights[number], weights[number + 1])
+    found: FloatArray = facts.kept.added[1:] * np.array(weights)
+    return found
+
+
+def _answers(check: StatementCheck, added: FloatArray) -> list[float]:
+    """Returns the sum of each aggregate over all cells, and of an average its rows."""
+    sums = added.sum(axis=1)
+    found = []
+    for _, use in check.aggregates:
+        answer = float(use.weights[0]) * FULL * float(sums[use.measure]) if use.weights else float(sums[use.measure])
+        if use.weights and use.also is not None:
+            answer += float(use.also.weights[0]) * FULL * float(sums[use.also.measure])
+        found.append(answer)
+    return found
+
+
+def _counted(check: StatementCheck, added: FloatArray) -> list[float]:
+    """Returns the rows that each aggregate is about."""
+    return [float(added[use.measure].sum()) for _, use in check.aggregates]
+
+
+def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) -> list[float | None]:
+    """Returns the standard error of each aggregate. rows: of each, spread evenly over the cells for averages."""
+    request = replace(check.request, question=replace(check.request.question, treatment=treatment))
+    proposal = CubeProposal(plans_at(request, noise_of(request), amount_of(request)), ())
+    errors = list[float | None]()
+    for place, (one, _) in enumerate(check.aggregates):
+        line = foreseen(proposal, max(1, round(rows[place])) if one.curved else None)[place]
+        errors.append(line.typical if line.worst is None else line.worst)
+    return errors
+
+
+def _left_out(
+    check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], kept: Sequence[float],
+    errors: Sequence[float | None], beside: Fraction | None = None,
+) -> list[Found]:  # fmt: skip
+    """Returns what a bound leaves out of each aggregate. beside: the norm in rows that goes with one of a sum."""
+    found = []
+    for place, (one, use) in enumerate(check.aggregates):
+        lost, error = whole[place] - kept[place], errors[place]
+        rows = "rows " if one.function == "avg" or one.operand is None else ""
+        said = "" if error is None else f"the standard error is {error:.3g}"
+        if beside is not None and use.also is not None:
+            said += f", beside {NORM} = {float(beside):g}"
+        text = f"{rows}left out of {one.text} by {option} = {float(bound):g}"
+        percent = 100 * lost / whole[place] if whole[place] else None
+        found.append(Found(text, lost, said, percent, one.text, option, float(bound), error))
+    return found
+
+
+def _with_hint(check: StatementCheck, lines: Sequence[Found]) -> list[Found]:
+    """Says which bound has about the least error, if what it leaves out is spread evenly over the cells."""
+    cells = max(1, prod(check.request.question.sizes))
+    sizes = [
+        abs(one.value or 0.0) / cells + SIZE * one.stderr if one.stderr is not None else inf for one in lines
+    ]  # fmt: skip
+    averaged = any(one.text == lines[0].aggregate and one.curved for one, _ in check.aggregates) if lines else True
+    if averaged or not sizes:
+        return list(lines)
+    best = int(np.argmin(sizes))
+    hint = f"{lines[best].advice}; about the least error of a cell, noise and rows left out together"
+    return [replace(one, advice=hint) if place == best else one for place, one in enumerate(lines)]

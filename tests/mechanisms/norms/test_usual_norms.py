@@ -1,0 +1,154 @@
+"""The default of people with many rows: norms in place of MAX ROWS, where a statement says nothing of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+import dpduck
+from dpduck.auditor.neighbours import loaded
+from dpduck.engine.functions import OWNER
+from dpduck.frontend.select.request import Request, Treatment
+from dpduck.frontend.select.usual_norms import MANY_CELLS, MANY_ROWS
+from dpduck.mechanisms.norms import NORMS
+from tests.support.clinics import Clinic
+
+ROWS = (
+    "CREATE TABLE {} AS SELECT CASE WHEN range % 97 = 0 THEN NULL ELSE range % 2000 END AS person, "
+    "CAST(range * 31 % 25 AS INTEGER) AS day, CAST(range % 5 AS INTEGER) AS ward, range % 2 = 0 AS sure, "
+    "CAST(hash(range) % 90 AS INTEGER) AS price, CAST(hash(range) % 20 AS INTEGER) - 10 AS change FROM range(24000)"
+)
+POLICY = (
+    "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT {}, BUDGET (epsilon = 100000, delta = 1e-6), "
+    "DOMAIN day RANGE 0 TO 25 STEP 1, DOMAIN ward RANGE 0 TO 5 STEP 1, DOMAIN sure IN (FALSE, TRUE), "
+    "CLAMP price BETWEEN 0 AND 100 STEP 1, CLAMP change BETWEEN -10 AND 10 STEP 1)"
+)
+BOTH = "epsilon = 1, delta = 1e-6"
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Clinic]:
+    """2,000 people with twelve rows each: one table has a generous MAX ROWS, one a tight one, one has none."""
+    with dpduck.connect() as connection:
+        made = Clinic(connection)
+        for table, unit in (("t", "person MAX ROWS 500"), ("tight", "person MAX ROWS 12"), ("alone", "ROW")):
+            made.con.execute(ROWS.format(table))
+            made.dp(POLICY.format(table, unit))
+        yield made
+
+
+def request_of(clinic: Clinic, select: str, options: str = BOTH) -> Request:
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {select}"
+    question, _ = loaded(clinic.con).question_of(text, OWNER)
+    assert isinstance(question, Request)
+    return question
+
+
+NORMED = [
+    "day, count(*) FROM t GROUP BY day",
+    "day, ward, count(*) FROM t GROUP BY CUBE (day, ward)",
+    "day, count(*), avg(price), count(DISTINCT person) FROM t GROUP BY day",
+    "day, sum(price), count(*) FILTER (WHERE sure) FROM t WHERE ward < 3 GROUP BY day",
+    "day, avg(change) FROM t GROUP BY day",
+]
+BY_ROWS = [
+    "ward, count(*) FROM t GROUP BY ward",
+    "count(*) FROM t",
+    "day, sum(change) FROM t GROUP BY day",
+    "day, count(*), var_samp(price) FROM t GROUP BY day",
+    "day, count(*), median(price) FROM t GROUP BY day",
+    "day, sum(price), avg(price) FROM t GROUP BY day",
+    "day, count(*, contribution_bounds_per_group => (0, 5)) FROM t GROUP BY day",
+    "day // 2 AS pair, count(*) FROM t GROUP BY day // 2",
+    "PREFIXES(day), count(*) FROM t GROUP BY PREFIXES(day)",
+    "day, count(*) FROM tight GROUP BY day",
+    "day, count(*) FROM alone GROUP BY day",
+]
+SAID = [
+    "epsilon = 1",
+    f"{BOTH}, max_rows_contributed = 500",
+    f"{BOTH}, max_norm_contributed = 500",
+    f"{BOTH}, strategy = 'I'",
+    f"{BOTH}, nonnegative = TRUE",
+    f"{BOTH}, integer = TRUE",
+    f"{BOTH}, reuse = TRUE",
+    "target_stderr = 100",
+]
+
+
+@pytest.mark.parametrize("select", NORMED)
+def test_a_statement_that_says_no_bound_gets_norms(shop: Clinic, select: str) -> None:
+    """Counts and sums have a total and hold what is left out, and averages have a norm alone."""
+    treatment = request_of(shop, select).question.treatment
+    assert treatment.usual and treatment.finds_norm
+    assert treatment.total == treatment.left_out == ("count" in select or "sum" in select)
+
+
+@pytest.mark.parametrize("select", BY_ROWS)
+def test_what_gains_nothing_keeps_its_rows(shop: Clinic, select: str) -> None:
+    """Few cells, few rows of a unit, sums of both signs, and what has no norm."""
+    assert not request_of(shop, select).question.treatment.finds_norm
+
+
+@pytest.mark.parametrize("options", SAID)
+def test_a_statement_gets_what_it_says(shop: Clinic, options: str) -> None:
+    """Any option about bounds or measuring, or a price that is pure, and nothing is chosen."""
+    treatment = request_of(shop, NORMED[0], options).question.treatment
+    assert not treatment.usual and not treatment.finds_norm
+
+
+def test_the_choice_follows_from_public_facts(shop: Clinic) -> None:
+    """A table without rows, and one with others, have the same plan."""
+    before = request_of(shop, NORMED[0])
+    shop.con.execute("BEGIN; CREATE TEMP TABLE kept AS FROM t; DELETE FROM t")
+    after = request_of(shop, NORMED[0])
+    shop.con.execute("ROLLBACK")
+    assert before == after and MANY_ROWS <= 500 and MANY_CELLS <= 25
+
+
+def test_the_digest_is_that_of_earlier_versions(shop: Clinic) -> None:
+    """An answer that an earlier version stored is found: the default is no part of the digest."""
+    request = request_of(shop, NORMED[0])
+    earlier = replace(request, question=replace(request.question, treatment=Treatment()))
+    written = replace(
+        request, question=replace(request.question, treatment=replace(request.question.treatment, usual=False))
+    )
+    assert request.digest() == earlier.digest() != written.digest()
+
+
+def test_a_stored_answer_of_an_earlier_version_is_free(shop: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made by rows, has no stored intervals, and shows those of its noise."""
+    statement = (
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}, refresh = 'earlier') day, count(*) AS n, "
+        "dp_stderr(n) AS e, dp_interval_low(n) AS low, dp_interval_high(n) AS high FROM t GROUP BY day"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("dpduck.frontend.select.analyse.with_norms", lambda request: request)
+        earlier = shop.dp(statement)
+    charges = shop.charges()
+    assert shop.dp(statement) == earlier and shop.charges() == charges
+    for _, n, error, low, high in earlier:
+        assert error > 2000 and low < n - error < n + error < high
+
+
+def test_the_answer_errs_less_and_says_how_much(shop: Clinic) -> None:
+    """A twentieth of the error by rows, and an interval that is narrower than by rows, too."""
+    select = "day, count(*) AS n, dp_stderr(n) AS e, dp_interval_high(n) - dp_interval_low(n) AS w FROM t GROUP BY day"
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({}) "
+    usual, by_rows = (
+        shop.dp(clause.format(one) + select)
+        for one in (f"{BOTH}, refresh = 'w'", f"{BOTH}, max_rows_contributed = 500")
+    )
+    assert max(row[2] for row in usual) * 20 < min(row[2] for row in by_rows)
+    assert max(row[3] for row in usual) * 2 < min(row[3] for row in by_rows)
+
+
+def test_dp_explain_says_what_was_chosen(shop: Clinic) -> None:
+    """The note names the option that undoes it, and the error that the statement would have then."""
+    statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}) {NORMED[0]}"
+    notes = shop.con.execute("SELECT note FROM dp_explain(?)", [statement]).fetchall()
+    (note,) = [row[0] for row in notes if "says no bound" in row[0]]
+    assert "max_rows_contributed = 500 says that noise goes by rows, with errors of 23" in note
+    assert NORMS.serves(request_of(shop, NORMED[0]))
