@@ -113,6 +113,11 @@ class PreparedTables:
         alike = [table for table in found if [fold(part) for part in table.parts[-len(parts) :]] == parts]
         return alike[0] if len(alike) == 1 else None
 
+    def has_key(self, rows: Rows) -> bool:
+        """Tells whether the table had the key of a request's cells when it was prepared, or is not prepared."""
+        known = self._known.get(rows.table.sql)
+        return known is None or rows.cell_key in known.keys_together
+
     def unprepare(self, table: TableName) -> str:
         """Goes back to the table itself."""
         known = self._known.get(table.sql)
@@ -215,7 +220,8 @@ class PreparedTables:
         unit = policy.unit.column if own else PERSON.strip('"')
         domains = _domains(policy, columns[table.sql])
         together = tuple(one for name in held.unit.columns for one in stored if fold(one[0]) == fold(name))
-        return Twin(name, domains, unit, known.unit_type, own, known.cuts, policy.unit.max_rows, together)
+        most, keys = policy.unit.max_rows, known.keys_together
+        return Twin(name, domains, unit, known.unit_type, own, known.cuts, most, together, keys)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.
@@ -313,7 +319,7 @@ class PreparedTables:
         revisions, epoch, unit_type = _revisions(relation), facts.policy.epoch, relation.unit_type
         return Prepared(
             table.sql, nonce, moment, digest, epoch, revisions, facts.columns, _keys(relation), unit_type, size,
-            content, at, facts.layout.cuts,
+            content, at, facts.layout.cuts, relation.keys,
         )  # fmt: skip
 
     def _take(self, written: Sequence[Prepared]) -> None:

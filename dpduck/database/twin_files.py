@@ -333,7 +333,8 @@ class Prepared:
 
     revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
     columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
-    size, digest: of the file. cuts: columns that the twin holds cut to a CLAMP, too.
+    size, digest: of the file. cuts: columns that the twin holds cut to a CLAMP, too. keys_together: the keys of the
+    table, in columns that may be several. Earlier versions did not write them down.
     """
 
     table: str
@@ -349,6 +350,7 @@ class Prepared:
     digest: str
     at: str
     cuts: tuple[Clamped, ...] = ()
+    keys_together: tuple[tuple[str, ...], ...] = ()
 
 
 class Records:
@@ -377,6 +379,7 @@ class Records:
             for known in written:
                 facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
                 facts += [known.unit_type, known.size, known.digest, [astuple(cut) for cut in known.cuts]]
+                facts += [known.keys_together]
                 row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
                 cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
                 cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
@@ -399,6 +402,7 @@ def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
     read = tuple((str(name), int(revision)) for name, revision in revisions)
     listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
     cuts = tuple(Clamped(*map(str, cut)) for cut in (more[0] if more else ()))
+    together = tuple(tuple(map(str, key)) for key in (more[1] if len(more) > 1 else ()))
     return Prepared(
-        table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts
+        table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts, together
     )

@@ -353,6 +353,10 @@ class Engine:
         known: its earlier analysis, which holds while public facts are the same.
         """
         read = self._read(statement, text, box, caller, known)
+        rows = read.analysis.request.rows
+        if rows.cell_key and not self._prepared.has_key(rows):  # its rows are older than the key, or the note of it
+            bare = replace(read.analysis.request, rows=replace(rows, cell_key=()))
+            read = replace(read, analysis=replace(read.analysis, request=bare))
         request, before = read.analysis.request, read.analysis.request.with_a_tree()
         if before is None or self._is_paid(request) or not self._is_paid(before):
             return read

@@ -10,7 +10,7 @@ from dpduck.database.releases import StoredRelease
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.outer import Described
-from dpduck.frontend.select.private_keys import FURTHER
+from dpduck.frontend.select.private_keys import FURTHER, groups_text
 from dpduck.frontend.select.request import Key, Question, Request
 from dpduck.frontend.text.names import (
     GROUPING_ID,
@@ -195,6 +195,7 @@ def scope_of(request: Request) -> str:
     selection = request.question.selection
     if selection is not None and request.rows.unit_sql is not None and selection.groups < request.rows.unit_bound:
         unit += f", in at most {selection.groups} groups: {FURTHER}, so counts are too low"
+    unit += groups_text(request)
     if request.rows.periods is not None:
         run, column = request.rows.periods.periods, request.rows.periods.sql.rpartition(".")[2].strip('"')
         unit += f", of one {run.word.lower()} of {column}; charged to {shown_run(run)}"

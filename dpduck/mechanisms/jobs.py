@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -17,6 +18,7 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
     if request.rows.source is None:
         raise InternalError("only trusted code's own SQL is counted as it stands")
     sizes = [source.domain.size for source in request.question.sources]
+    groups = request.question.treatment.groups
     attributes = tuple(
         Attribute(
             key.sources,
@@ -42,4 +44,6 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         unit_type=request.rows.unit_type,
         periods=request.rows.periods,
         copies=request.rows.unit_bound if request.rows.unit_sql is None else 1,
+        groups=groups if groups < prod(sizes) else 0,  # no unit is in more groups than there are
+        cell_key=request.rows.cell_key,
     )

@@ -113,7 +113,7 @@ def told(job: object) -> Hashable:
     """Returns all that a job's failure can depend on, which is all of the job but what its labels become."""
     if isinstance(job, CountingJob):
         attributes = tuple((one.sources, one.size) for one in job.attributes)
-        return (replace(job, attributes=()), attributes)
+        return (replace(job, attributes=(), groups=0, cell_key=()), attributes, job.groups)
     if isinstance(job, KeyedJob):
         return (told(job.rows), job.texts, job.groups)
     return (told(job.rows), job.key_sql) if isinstance(job, KeyJob) else (id(job),)

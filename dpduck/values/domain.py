@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_ONE_FORM = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|VARCHAR|UUID|DATE|ENUM\(.*\)", re.DOTALL)
+_LONGEST_TOLD = 4096
+"""Bytes of a label that is told from all other texts: longer texts may be cut before they are compared."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +75,22 @@ class RangeDomain:
 
 
 Domain = ValueDomain | RangeDomain
+
+
+def has_one_form(type_name: str) -> bool:
+    """Tells whether equal values of a type are stored alike, so that a constraint and a GROUP BY tell the same apart.
+
+    Zero has two signs in a DOUBLE, and NaN many forms. A collation is no part of a type.
+    """
+    return _ONE_FORM.fullmatch(type_name) is not None
+
+
+def tells_values_apart(domain: Domain, type_name: str) -> bool:
+    """Tells whether each code of a domain is one value of a column, and never NULL. type_name: of the column.
+
+    A bin of a range has several values, and so has the label of all others.
+    """
+    if not isinstance(domain, ValueDomain) or domain.with_null or domain.other is not None:
+        return False
+    short = all(len(label.encode("utf-8", "surrogatepass")) <= _LONGEST_TOLD for label in domain.values)
+    return short and domain.type_name == type_name and has_one_form(type_name)

@@ -86,6 +86,8 @@ STATEMENTS = {
     "distinct": _ASK + "sex, count(DISTINCT small) FROM lake.db.visits GROUP BY sex",
     "weighed": _ASK.replace("= 1)", "= 1, delta = 1e-9, max_norm_contributed = 2)")
     + "ok, ward, count(*), sum(charge), avg(price), count(DISTINCT patient_id) FROM lake.db.visits GROUP BY ok, ward",
+    "groups": _ASK.replace("= 1)", "= 1, max_groups_contributed = 2)")
+    + "ok, ward, count(*), sum(charge), count(DISTINCT patient_id) FROM lake.db.visits GROUP BY ok, ward",
     "per group": _ASK + "sex, sum(charge, contribution_bounds_per_group => (0, 500)) FROM lake.db.visits GROUP BY sex",
     "total": _ASK + "count(*) FROM lake.db.visits",
     "public join": _ASK + "name, count(*) FROM lake.db.visits JOIN wards ON ward = name GROUP BY name",

@@ -186,6 +186,7 @@ class Rows:
     source: from_sql taken apart, without the joins that find the unit where there is a lookup. unit_type: DuckDB's
         type of the unit. parts: types of the columns that hold it together, where several do.
     periods: where units are by period, the column that says of which one a row is, and those that are read.
+    cell_key: columns of a key of the table by which a unit has one row in a cell at most, () for none.
     """
 
     table: TableName
@@ -206,6 +207,7 @@ class Rows:
     unit_type: str
     periods: PeriodColumn | None = None
     parts: tuple[str, ...] = ()
+    cell_key: tuple[str, ...] = ()
 
     @property
     def unit_text(self) -> str:

@@ -71,6 +71,7 @@ class PrivateRelation:
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
     nested: what `sql` is, taken apart; None for a stored table.
     together: columns that hold the unit together, of this table or of the last of `parents`; no other column does then.
+    keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
     """
 
     alias: str
@@ -88,6 +89,7 @@ class PrivateRelation:
     unit_names: tuple[str, ...] = ()
     nested: Union | Units | None = None
     together: tuple[Column, ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
 
     def link(self, column: str) -> str | None:
         """Returns the name under which equal values of a column prove one unit."""
@@ -194,6 +196,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
         (held.column or "") if parents else "",
         (policy.unit.reference.column,) if policy.unit.reference is not None else (),
         together=together,
+        keys=keys,
     )
 
 

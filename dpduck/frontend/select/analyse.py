@@ -21,12 +21,13 @@ from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.binding import check_rows
 from dpduck.frontend.select.cells import cell_columns, summarised, with_summary_columns
 from dpduck.frontend.select.excluded_cells import possible_cells
-from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
+from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
 from dpduck.frontend.select.options import (
     Options,
     price_of,
     read_options,
     require_confidence,
+    require_groups,
     require_norm,
     row_bound,
 )
@@ -104,7 +105,10 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
     more: options that mechanisms have beside those of every statement; None where keys cannot be selected.
     """
     try:
-        return read_analysis(ask, facts, more)[0]
+        analysis, source = read_analysis(ask, facts, more)
+        if more is None or not source.first.keys:  # None: a stream, whose rows may be gone when others come
+            return analysis
+        return replace(analysis, request=with_cell_key(analysis.request, source, facts))
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
@@ -117,6 +121,8 @@ def counted(
     For statements that ask something else of their rows than aggregates. bins: of a column with more, none for all.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
+    if given.treatment.groups:
+        raise refusal(select, "max_groups_contributed is of SELECTs by public groups", "the statement without it")
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
     builder = KeyBuilder(source, facts, given.selection is not None or None, given.summary is not None, bins)
@@ -356,6 +362,8 @@ def _request(
     require_persons(rows, question, place)
     request = Request(rows, question, price_of(options, policy, place))
     require_norm(options, request, place)
+    if options.treatment.groups:
+        require_groups(options, request, place)
     if options.selection is not None:
         require_counts(request, place)
     return request

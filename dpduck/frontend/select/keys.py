@@ -16,13 +16,15 @@ from sqlglot import exp
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import ImageInput, PublicFacts, SourceColumn
 from dpduck.frontend.rows.functions import check_row_local
+from dpduck.frontend.rows.relation import PrivateRelation
+from dpduck.frontend.rows.sql import base
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.private_keys import SELECTING, selected_key
-from dpduck.frontend.select.request import Key
+from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.select.value_ranges import misplaces, probed
 from dpduck.frontend.text.names import fold, is_reserved
 from dpduck.frontend.text.positions import position_of, refusal
-from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from dpduck.values.domain import Domain, RangeDomain, ValueDomain, has_one_form, tells_values_apart
 from dpduck.values.errors import Refusal
 
 MAX_GROUPING_SETS = 200_000
@@ -328,3 +330,34 @@ def released_type(domain: Domain) -> str:
 
 def _listed(names: tuple[str, ...]) -> str:
     return f" ({', '.join(names[:20])})" if names else ""
+
+
+# Keys of stored tables by which a unit has one row in a cell at most, as UNIQUE (unit, day) by day.
+
+
+def with_cell_key(request: Request, source: RowSource, facts: PublicFacts) -> Request:
+    """Returns the request with the shortest key of its table that holds the unit, and else grouping columns alone.
+
+    UNIQUE lets NULL repeat. Rows without a unit are dropped, and so are rows with a NULL key, since no column of the
+    key has a DOMAIN with NULL here. A bin of a range holds several values, and so it is no such column.
+    """
+    relation, question = source.first, request.question
+    unit = relation.unit
+    keys = [] if unit is None or relation.nested is not None else [key for key in relation.keys if unit in key]
+    plain = not source.joins and not relation.together and question.selection is None and question.summary is None
+    if unit is None or not keys or not plain or not question.tells_keys_apart or facts.has_collations(relation.table):
+        return request
+    told = {unit, *_columns_told_apart(relation, question.sources)}
+    found = [key for key in keys if told.issuperset(key)]
+    if not found or not has_one_form(relation.type_of(unit)):
+        return request
+    return replace(request, rows=replace(request.rows, cell_key=min(found, key=len)))
+
+
+def _columns_told_apart(relation: PrivateRelation, keys: Sequence[SourceColumn]) -> set[str]:
+    """Returns the columns of a table that are grouping columns with one value in each group."""
+    domains = {key.sql: key.domain for key in keys}
+    columns = ((column, domains.get(base(relation.alias, column.name))) for column in relation.columns)
+    return {
+        column.name for column, domain in columns if domain is not None and tells_values_apart(domain, column.type_name)
+    }

@@ -38,7 +38,7 @@ _COUNT = "a whole number above 0"
 _WEIGHTS = "{} = (1, 2, 0.5): one number for each {}, above 0 and at most 1000000"
 TABLE = (
     *PRICE_OPTIONS[:5],
-    Option("max_groups_contributed", "whole", "groups of one unit, with a threshold", Fraction(1), accepted=_COUNT),
+    Option("max_groups_contributed", "whole", "groups of one unit", Fraction(1), accepted=_COUNT),
     Option(
         "group_selection_strategy", "choice", "how keys without a domain are published",
         choices=("public_groups", "laplace_threshold", "gaussian_threshold"),
@@ -89,7 +89,7 @@ STRATEGIES = (
     "hierarchy", "haar", "p_identity", "gaussian_optimum",
 )  # fmt: skip
 _TREE = re.compile(r"hierarchy_\d+")
-_ONLY_FOR_SELECTED_KEYS = ("max_groups_contributed", "min_privacy_units_per_group", "other")
+_ONLY_FOR_SELECTED_KEYS = ("min_privacy_units_per_group", "other")
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             finds_norm=given.value("max_norm_contributed") == PRIVATE,
             sum_norms=given.numbers("max_sum_norm_contributed"),
             centers=given.numbers("centers"),
+            groups=(given.whole("max_groups_contributed") or 0) if selection is None else 0,
             left_out=given.flag("left_out"),
             total=given.flag("total"),
         ),
@@ -236,6 +237,26 @@ def require_norm(options: Options, request: Request, place: exp.Expr) -> None:
     if options.reuse or treatment.moves or treatment.integer or options.form != "sets":
         what = "reuse, nonnegative, integer, form = 'cells' and linear programs do not go with max_norm_contributed"
         raise refusal(place, what, "the statement without them; greatest(n, 0) or round(s) in the select list")
+
+
+def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
+    """Refuses a bound on a unit's groups where a statement has none, or does not keep to it."""
+    treatment, question = options.treatment, request.question
+    if request.rows.unit_sql is None:
+        what = "max_groups_contributed bounds the groups of a unit with several rows"
+        raise refusal(place, what, "PRIVACY UNIT column MAX ROWS m in the policy, or the statement without it")
+    if not question.keys or question.has_ranges or treatment.strategy_table:
+        what = "max_groups_contributed is of groups, and a group is one value of each key"
+        raise refusal(place, what, "GROUP BY of columns, without PREFIXES, RANGES and strategy tables")
+    if not question.tells_keys_apart:
+        what = "max_groups_contributed is of groups, and a key of this statement puts several values into one"
+        raise refusal(place, what, "GROUP BY columns that have a DOMAIN, or the statement without it")
+    if any(one.function in ("quantile", "distinct") for one in question.aggregates):
+        what = "max_groups_contributed is of counts, sums, averages and variances"
+        raise refusal(place, what, "quantiles and count(DISTINCT column) in a statement without it")
+    if treatment.norm is not None or treatment.finds_norm or options.reuse or options.form != "sets":
+        what = "max_norm_contributed, reuse and form = 'cells' do not go with max_groups_contributed"
+        raise refusal(place, what, "one of them")
 
 
 def can_widen(question: Question) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from math import prod
 
 from sqlglot import exp
 
@@ -38,6 +39,14 @@ _SELECTABLE = re.compile(
     r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
     re.DOTALL,
 )
+
+
+def groups_text(request: Request) -> str:
+    """Returns what max_groups_contributed does to the counts of a request by public keys, "" where it does nothing."""
+    groups = request.question.treatment.groups
+    cells = prod(source.domain.size for source in request.question.sources)
+    bounds = 0 < groups < min(request.rows.max_rows, cells)
+    return f", in at most {groups} groups: {FURTHER}, so counts are too low" if bounds else ""
 
 
 def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:

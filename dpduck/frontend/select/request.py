@@ -13,7 +13,7 @@ from functools import cached_property
 from math import prod
 
 from dpduck.frontend.rows.facts import Rows, SourceColumn
-from dpduck.frontend.text.names import TableName
+from dpduck.frontend.text.names import TableName, quote_identifier
 from dpduck.frontend.text.options import Given, Option, Value
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.privacy import Charge
@@ -49,7 +49,7 @@ _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority"
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
     "aggregate_weights", "quantiles", "quantile_intervals", "max_norm_contributed",
-    "max_sum_norm_contributed", "centers",
+    "max_sum_norm_contributed", "centers", "max_groups_contributed",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
 _ONLY_OF = {
@@ -263,6 +263,7 @@ class Treatment:
         is false.
     sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
         no part of the digest where there are none.
+    groups: the most groups of one unit, 0 for any number, where it is no part of the digest.
     left_out: whether intervals hold what a norm leaves out. total: whether cells are brought to a total that is
         measured apart. Both are no part of the digest where they are false.
     usual: whether all this about norms is not written, but what a statement gets that says nothing of bounds. Nothing
@@ -285,6 +286,7 @@ class Treatment:
     finds_norm: bool = False
     sum_norms: tuple[Fraction, ...] = ()
     centers: tuple[Fraction, ...] = ()
+    groups: int = 0
     left_out: bool = False
     total: bool = False
     usual: bool = False
@@ -362,6 +364,19 @@ class Question:
         return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property
+    def tells_keys_apart(self) -> bool:
+        """Tells whether any two combinations of source values differ in some key, or are dropped.
+
+        Trusted code asks the same of its job (jobs.CountingJob), and refuses other bounds.
+        """
+        told: set[int] = set()
+        for key in self.keys:
+            kept = [code for code in key.codes if code >= 0]
+            if not key.row_sql and len(set(kept)) == len(kept):
+                told.update(key.sources)
+        return told >= set(range(len(self.sources)))
+
+    @property
     def characters(self) -> int:
         """Returns the most characters that the texts of one row have: each key's longest label."""
         texts = (key.labels for key in self.keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
@@ -394,7 +409,7 @@ class Price:
     least_rho: Fraction
 
 
-_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "least_rho")
+_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "cell_key", "least_rho")
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 
 
@@ -411,6 +426,14 @@ class Request:
         """Returns the private tables that a statement names: whoever asks must be allowed to ask about each of them."""
         named = (read.table for read in self.rows.reads if not read.hidden)
         return tuple(dict.fromkeys((self.rows.table, *named)))
+
+    @property
+    def cell_rows(self) -> int:
+        """Returns the most rows of one unit in one cell of all keys."""
+        unit = self.rows.unit_sql or ""
+        told = {unit, *(source.sql for source in self.question.sources)}
+        columns = {f"{unit.partition('.')[0]}.{quote_identifier(name)}" for name in self.rows.cell_key}
+        return 1 if columns and columns <= told else self.rows.unit_bound
 
     def digest(self) -> str:
         """Returns a name for this request: equal for statements that ask for the same release."""
@@ -435,6 +458,7 @@ class Request:
             "finds_norm": treatment.usual or not treatment.finds_norm,
             "sum_norms": not treatment.sum_norms,
             "centers": not treatment.centers,
+            "groups": not treatment.groups,
             "left_out": treatment.usual or not treatment.left_out,
             "total": treatment.usual or not treatment.total,
             "usual": True,

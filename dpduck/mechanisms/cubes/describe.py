@@ -16,6 +16,7 @@ from math import hypot, inf, isfinite, prod, sqrt
 import numpy as np
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
+from dpduck.frontend.select.private_keys import groups_text
 from dpduck.frontend.select.request import AUTO, TREE, Aggregate, Key, Question, Request
 from dpduck.frontend.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
@@ -423,7 +424,7 @@ def _note(found: CubePlan, plan: AnyPlan) -> str:
         else ""
     )
     law = f"{plan.noise.value} noise" if not found.measures[0].choices else "exponential mechanism"
-    return f"{law}; privacy unit {request.rows.unit_text}{bound}{_hint(found)}"
+    return f"{law}; privacy unit {request.rows.unit_text}{groups_text(request)}{bound}{_hint(found)}"
 
 
 def _hint(found: CubePlan) -> str:

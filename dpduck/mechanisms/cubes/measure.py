@@ -245,6 +245,7 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
         and one.added
         and not (one.operand is not None and one.operand.per_group)
         and not one.squared_norm  # two releases with different weights are about different rows
+        and not request.question.treatment.groups  # and so are two with different groups
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None

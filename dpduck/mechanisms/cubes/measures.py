@@ -86,7 +86,7 @@ def matrix_of(question: Question) -> NDArray[np.int64]:
 SHARES = 1 << 24
 """Parts of the price are multiples of one over this."""
 
-Unit = tuple[int, Callable[["Measure"], int]]
+Unit = tuple[int, int, Callable[["Measure"], int]]
 
 MOST_CHOICES = 4
 """Up to so many operands are tried in every way; of more, sums are measured alone unless something needs counts."""
@@ -193,15 +193,15 @@ def choose_measures(
     weights: Sequence[Fraction],
     noise: NoiseKind,
     rule: QuantileRule = TREES,
-    unit: Unit = (1, lambda measure: 1),
+    unit: Unit = (1, 1, lambda measure: 1),
 ) -> Measures:
     """Returns the measures with the least predicted error, and their shares of the price.
 
     A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
     weights: one for each aggregate, or none for equal weights.
     rule: says which quantiles are chosen, and which come from a tree.
-    unit: the most rows of a unit, and the cells that they may fall into. Measures are chosen as if it had one row, so
-    that a stored release is read as it was made. Shares go by a unit's norm.
+    unit: the most rows of a unit, in all and in one cell, and the cells that they may fall into. Measures are chosen as
+        if it had one row, so that a stored release is read as it was made. Shares go by a unit's norm.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = list(dict.fromkeys((one.condition, one.operand) for one in aggregates if one.function == "sum"))
@@ -222,10 +222,11 @@ def choose_measures(
 
 def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
     """Returns a unit's squared sensitivity, in the norm of the noise, over that of as many rows in one cell."""
-    rows, cells_of = unit
+    rows, cell_rows, cells_of = unit
     whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
-    return moved * (min(moved, measure.unit_bound(rows, 1)) if by_cell else moved) / whole
+    one_cell = measure.unit_bound(cell_rows if measure.added else rows, 1)
+    return moved * (min(moved, one_cell) if by_cell else moved) / whole
 
 
 def _is_row_count(aggregate: Aggregate) -> bool:

@@ -147,14 +147,14 @@ def noise_of(request: Request) -> NoiseKind:
     return NoiseKind.GAUSSIAN if request.price.charge.epsilon is None else NoiseKind.LAPLACE
 
 
-def measures_of(question: Question, noise: NoiseKind, rows: int = 1) -> Measures:
+def measures_of(question: Question, noise: NoiseKind, rows: int = 1, cell_rows: int = 1) -> Measures:
     """Chooses the measures of a question; intervals of one column are measured together.
 
-    rows: of one unit, by which the shares of the price are chosen.
+    rows, cell_rows: of one unit in all and in one cell, by which the shares of the price are chosen.
     """
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
-    treatment, unit = question.treatment, (rows, partial(_cells_of, question))
+    treatment, unit = question.treatment, (rows, cell_rows, partial(_cells_of, question))
     if treatment.norm is not None:
         return weighed_measures(question.aggregates, treatment)
     return choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule_of(question), unit)
@@ -176,7 +176,9 @@ def plans_at(
     Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
     """
     question = request.question
-    found = measures or measures_of(question, noise, request.rows.unit_bound)
+    rows = request.rows.unit_bound
+    cell_rows = request.cell_rows if request.rows.cell_key else rows
+    found = measures or measures_of(question, noise, rows, cell_rows)
     prices = [
         (measure, amount * measure.share, unit_bounds(request, measure, _cells_of(question, measure)))
         for measure in found.measures
@@ -212,9 +214,10 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
         most = min(bound, measure.unit_bound(rows, 1))
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
-    if not measure.added or not (by_group or measure.squared_norm):
+    cell_rows = request.cell_rows if request.rows.cell_key else rows
+    if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
         return plain_bounds(bound)
-    apart = tells_keys_apart(request.question)
+    apart = request.question.tells_keys_apart
     if measure.squared_norm and not apart:
         raise Refusal(
             "max_norm_contributed is of groups, and a key of this statement puts several values into one",
@@ -223,30 +226,19 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
     if not apart:
         return plain_bounds(bound)
     contribution = contribution_of(measure)
-    one_cell = min(bound, contribution.unit_bound(rows, 1))
-    return UnitBounds(bound, one_cell, contribution.squared_bound(rows, cells))
-
-
-def tells_keys_apart(question: Question) -> bool:
-    """Tells whether any two combinations of source values differ in some key, or are dropped.
-
-    Trusted code asks the same of its job (jobs.CountingJob), and refuses other bounds.
-    """
-    told: set[int] = set()
-    for key in question.keys:
-        kept = [code for code in key.codes if code >= 0]
-        if not key.row_sql and len(set(kept)) == len(kept):
-            told.update(key.sources)
-    return told >= set(range(len(question.sources)))
+    one_cell = min(bound, contribution.unit_bound(cell_rows, 1))
+    return UnitBounds(bound, one_cell, contribution.squared_bound(rows, cells, cell_rows))
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
-    """Returns cells that a unit's rows may fall into; of values present, which are measured set by set, in the largest
-    set.
+    """Returns the most cells that rows of a unit fall into.
+
+    Values present are measured set by set, and their cells are those of the largest set.
     """
     if measure.distinct is not None:
         return max(question.cells)
-    return prod(source.domain.size for source in question.sources)
+    cells, groups = prod(source.domain.size for source in question.sources), question.treatment.groups
+    return min(cells, groups) if groups else cells
 
 
 def _candidates(

@@ -95,7 +95,7 @@ def norms_of_keys(measure: Measure, bounds: GroupBounds, merged: bool) -> Norms:
     l1 = measure.unit_bound(bounds.rows, bounds.groups)
     most = l1 if merged else measure.unit_bound(bounds.rows, 1)
     if measure.squared_norm and not merged:
-        return l1, contribution_of(measure).squared_bound(bounds.rows, bounds.groups), most
+        return l1, contribution_of(measure).squared_bound(bounds.rows, bounds.groups, bounds.rows), most
     return l1, l1 * most, most
 
 

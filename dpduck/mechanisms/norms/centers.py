@@ -54,6 +54,7 @@ def center_search(measure: Measure, job: CountingJob, price: Fraction) -> Center
         keys=(KeyColumn(_logarithm_sql(operand) if operand.is_open else operand.sql, domain),),
         attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
         aggregates=(Contribution(""),),
+        cell_key=(),  # of the cells of other keys
     )
     (choice,) = bucket_choices(Fraction(1, 2), buckets.count, NoiseKind.GAUSSIAN, price, 1, 1, WITHOUT_ENDS)
     query = Quantiles(KroneckerQuery((), ()), choice.buckets, choice.below, choice.above, choice.rate, choice.nothing)

@@ -167,7 +167,7 @@ def workload_of(stream: StreamRequest) -> MarginalWorkload:
 
 def measures_of(stream: StreamRequest, rows: int = 1) -> Measures:
     """Returns the measures of a stream's aggregates, with their shares of the price. rows: of one unit."""
-    unit = (rows, lambda measure: _cells(stream))
+    unit = (rows, rows, lambda measure: _cells(stream))
     return choose_measures(stream.request.question.aggregates, (), noise_of(stream.request), unit=unit)
 
 

@@ -118,12 +118,12 @@ class Contribution:
         squared = FULL * FULL * self.norm  # integers add up to no more than their squares do
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
-    def squared_bound(self, rows: int, cells: int) -> int:
-        """Returns a unit's largest squared L2 norm over so many cells, with rows once in each or more often.
+    def squared_bound(self, rows: int, cells: int, cell_rows: int) -> int:
+        """Returns the largest squared L2 norm of a unit over so many cells, with at most cell_rows rows in each.
 
         Squares add up to no more than the sum of all numbers times the largest number.
         """
-        by_cells = self.unit_bound(rows, cells) * self.unit_bound(rows, 1)
+        by_cells = self.unit_bound(rows, cells) * self.unit_bound(cell_rows, 1)
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 
     def together_bound(self, rows: int, cells: int) -> int:

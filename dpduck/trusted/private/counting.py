@@ -73,9 +73,10 @@ def count_exactly(
     job, totals = pregrouped(job)
     reading = read_job(job)
     parameters: dict[str, object] = dict(reading.parameters)
+    again = {KEY: key_integer(bounding_key)} if 0 < job.groups < job.max_rows else {}
     if job.unit_sql is not None and job.prepared is None:
         parameters[KEY] = key_integer(bounding_key)
-    columns = _answer(cursor, reading, totals, parameters, workers)
+    columns = _answer(cursor, reading, totals, parameters, workers, again)
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
         return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
@@ -199,7 +200,9 @@ def _answer(
     totals: str | None,
     parameters: Mapping[str, object],
     workers: Workers | None,
+    given: Mapping[str, object],
 ) -> list[Column]:
+    """Returns the columns of the counts. given: parameters of the stage that orders groups, and not of rows alone."""
     if totals is not None:
         return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
     if not _packed(reading) and not reading.scan.stages:
@@ -209,10 +212,11 @@ def _answer(
         return _stage(reading, rows, crowds) if _packed(reading) else unbounded_sql(reading)
 
     def cut(rows: str) -> tuple[str, str]:
-        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows)
+        groups, codes = (reading.job.groups, _group_codes(reading)) if reading.job.groups else (None, None)
+        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows, groups, codes)
 
     with counted(
-        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, {}, cut,
+        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, given, cut,
         ranked=_ranked(reading),
     ) as found:  # fmt: skip
         sql, second, given = found
@@ -223,6 +227,7 @@ def _ranked(reading: Reading) -> Ranked | None:
     """Returns the rows of the units that may have to be ranked, or weighed. None: these units are not told apart."""
     job = reading.job
     few = None if not any(one.norm for one in job.aggregates) else light_rows(job.aggregates)
+    few = min(job.groups, job.max_rows) if job.groups else few
     if job.levels or few == 0:
         return None
     return Ranked(job, lambda scan: packed_rows(replace(reading, scan=scan)), few)
@@ -237,9 +242,24 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     most = None if job.unit_sql is None else job.max_rows
     cells = packed_cells(reading)
     levels = (job.levels, job.spread) if job.levels else None
-    return stage_sql(
-        rows, cells, job.aggregates, most, known=known, crowds=crowds, levels=levels, together=job.together
-    )
+    groups, codes = (job.groups, _group_codes(reading)) if job.groups else (None, None)
+    return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
+
+
+def _group_codes(reading: Reading) -> list[str]:
+    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered.
+
+    A code is the same however rows are read: of a prepared table, by a worker, or as they are stored.
+    """
+    return [_code_sql(reading, position) for position in range(len(reading.keys))]
+
+
+def _code_sql(reading: Reading, position: int) -> str:
+    key, slot = reading.keys[position], f"CAST({key_slot_sql(reading, position)} AS BIGINT)"
+    codes = [*key.codes.tolist(), key.null_code]
+    if codes[:-1] == list(range(len(codes) - 1)) and key.null_code in (-1, len(codes) - 1):
+        return slot
+    return f"list_extract(CAST([{', '.join(map(str, codes))}] AS BIGINT[]), {slot} + 1)"
 
 
 def packed_cells(reading: Reading) -> dict[str, int | None]:

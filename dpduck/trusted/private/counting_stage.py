@@ -4,7 +4,8 @@ Rows come as integers: a cell, a flag and a number of steps for each aggregate, 
 integers, or NULL; a cell may be bytes. Let m be max_rows. A row takes part if its unit is not NULL and each of its
 cells is from 0 up to the capacity; its steps count as at least 0 and at most K (for a unit's sums: from -2^45 to
 2^45), and only if its flag is true. Of the rows of one unit that take part, those in its first C cells are kept where
-C is given, and of these the first m by (order, cells, flags, steps).
+C is given and less than m, and of these the first m by (order, cells, flags, steps). The order of a unit's cells is a
+keyed hash of the unit and the cell, and then the cell itself.
 
 Theorem. Two inputs that differ by all rows of one unit have tables that differ by at most Contribution.unit_bound(m,
 cells) in all, absolutely, for each aggregate, and by no more in any one cell; they differ in at most min(C, m) cells,
@@ -12,16 +13,19 @@ and in the number of units of each by 1.
 Proof. What is kept of a unit is a function of that unit's rows: the windows partition by unit, or sort by unit first,
 where a row's rank is at most m if and only if the row m places before it is none or another unit's; and ties are
 between rows that are alike in all that is used of them. So both inputs keep the same rows of every other unit, and
-tables are sums over kept rows (over units and cells, where bounds are by group). The unit itself adds at most m rows,
-each to one cell, and each adds at most Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k
-<= K; for moments the Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a
-value. By group it adds in at most min(m, cells) cells, in each once, after clamping. Without a unit, m is the number of
-copies that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards:
-they neither overflow nor fail for any integers.
+tables are sums over kept rows (over units and cells, where bounds are by group). A unit's first C cells are a function
+of the cells that its own rows are in: a window by unit numbers them, and gives one number to all rows of a cell. So
+rows are kept in C cells at most, and m rows lie in m cells at most. The unit itself adds at most m rows, each to one
+cell, and each adds at most Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K; for
+moments the Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value. By
+group it adds in at most min(m, C, cells) cells, in each once, after clamping. Without a unit, m is the number of copies
+that public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they
+neither overflow nor fail for any integers.
 
 Of other rows, the units with more than m rows may be known before (Crowds): a list of at least all these, found in the
 same transaction. Rows of a unit that is not on it are m at most, and all are kept, as by their rank. Those of a unit on
-it are ranked. So the same rows are kept, whatever else is on the list.
+it are ranked. So the same rows are kept, whatever else is on the list. With C, the list has the units with more than
+min(C, m) rows: all others are in no more cells than they have rows.
 
 Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
 those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
@@ -75,40 +79,45 @@ def stage_sql(
     known: Known | None = None,
     crowds: Crowds | None = None,
     levels: tuple[int, int] | None = None,
+    codes: Sequence[str] | None = None,
     together: bool = False,
 ) -> str:
     """Returns one row per occupied cell: its columns, then those of by_cell.
 
-    cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C; where it is
-    given the number of units of each cell comes last, or without a unit that of its rows. known: of prepared rows.
-    crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see
-    jobs.CountingJob. There is one row a level then. together: there is one row, of all cells.
+    cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C. known: of
+    prepared rows. crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see
+    jobs.CountingJob. There is one row a level then. together: there is one row, of all cells. codes: SQL over the
+    columns of a cell that is hashed in their place. Without it, and with groups, the number of units of each cell comes
+    last, or without a unit that of its rows.
     """
+    selecting = groups is not None and codes is None
     by_group = any(aggregate.per_group for aggregate in aggregates)
     weighed = any(aggregate.norm for aggregate in aggregates)
     if weighed and (max_rows is None or not all(aggregate.norm for aggregate in aggregates)):
         raise InternalError("weights of some counts, or of rows")
     if together and not weighed and levels is None:
         raise InternalError("cells together of no norm")
-    if weighed and groups is not None and crowds is not None:
+    if weighed and groups is not None and (crowds is not None or not selecting):
         raise InternalError("units of groups that are not all told apart")
-    kept = [UNIT] if (by_group or weighed or levels is not None or groups is not None) and max_rows is not None else []
+    kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
     if max_rows is not None:
         if crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_checked(crowds.rows_sql, cells, aggregates, bounded, True))
-        if groups is not None and groups < max_rows:
-            checked, crowds = _in_groups_sql(checked, list(cells), groups), None
+        if groups is not None and groups < max_rows and crowds is None:
+            checked = _in_groups_sql(checked, list(cells), groups, codes)
             known = None if known is None else Known(True, False, known.crowded)
+        elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     if weighed or levels is not None:
-        return _weighed_sql(checked, list(cells), aggregates, levels, together=together, units=groups is not None)
+        return _weighed_sql(checked, list(cells), aggregates, levels, together=together, units=selecting)
     several = max_rows not in (None, 1) and not by_group  # rows of one unit; by group a unit is one by then
-    counted = "" if groups is None else f"count(DISTINCT {UNIT})" if several else "count(*)"
+    counted = "" if not selecting else f"count(DISTINCT {UNIT})" if several else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
 
 
@@ -118,6 +127,7 @@ def cut_sql(
     aggregates: Sequence[Contribution],
     max_rows: int,
     groups: int | None = None,
+    codes: Sequence[str] | None = None,
 ) -> tuple[str, str]:
     """Returns a part of the rows with the columns of a stage over the whole, and of these all that it could keep.
 
@@ -132,7 +142,7 @@ def cut_sql(
         return made, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
     alike = ", ".join([UNIT, *cells])
     window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
-    kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups)}) QUALIFY {window} <= {int(max_rows)}"
+    kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups, codes)}) QUALIFY {window} <= {int(max_rows)}"
     return kept, kept  # every part is cut: keys may be long texts, of which no unit shall send more than could count
 
 
@@ -239,9 +249,9 @@ def _is_presence(aggregate: Contribution) -> bool:
     return aggregate.per_group == "sum" and not aggregate.value_sql and one
 
 
-def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int) -> str:
+def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int, codes: Sequence[str] | None) -> str:
     """Returns the rows of a unit's first C cells in the order of a keyed hash of unit and cell alone."""
-    order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells)})"
+    order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells if codes is None else codes)})"
     window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
     return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
 

@@ -28,7 +28,7 @@ from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bound
 from dpduck.trusted.private.sessions import GateLaw, SessionGate
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart
-from dpduck.trusted.rows.prepared import Twins, counted_over
+from dpduck.trusted.rows.prepared import Twins, counted_over, require_cell_key
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -173,6 +173,8 @@ def opened(
         unchanged(cursor)
         place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
         for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+            if isinstance(job, CountingJob) and job.cell_key:
+                require_cell_key(cursor, job, twins)
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
         if paid is None:
             steps("before the charge")

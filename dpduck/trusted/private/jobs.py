@@ -14,7 +14,7 @@ from dpduck.trusted.operators import Norms
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.rows.elsewhere import Elsewhere
 from dpduck.trusted.rows.plain import INTEGERS
-from dpduck.values.domain import Domain
+from dpduck.values.domain import Domain, has_one_form, tells_values_apart
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import PeriodColumn
 
@@ -80,6 +80,9 @@ class CountingJob:
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
     spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
         at least once.
+    groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
+    cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. No
+        two rows of a unit are in one cell then. The door looks the key up before it charges (rows/prepared.py).
     together: whether norms and levels are of all cells of a unit, as if they were one. There are no attributes then.
     """
 
@@ -100,6 +103,8 @@ class CountingJob:
     periods: PeriodColumn | None = None
     levels: int = 0
     spread: int = 1
+    groups: int = 0
+    cell_key: tuple[str, ...] = ()
     together: bool = False
 
     def __post_init__(self) -> None:
@@ -117,6 +122,37 @@ class CountingJob:
             raise InternalError("a norm needs a privacy unit with several rows")
         if self.prepared is not None and (self.source is None or row_copies(self.source) > 1):
             raise InternalError("joins repeat rows whose units were counted")
+        if self.groups and not self._has_groups:
+            raise InternalError("groups of no units, or of keys that merge values")
+        if self.cell_key and not self._has_cell_key:
+            raise InternalError("a unit with one row a cell, by a key that does not say so")
+
+    @property
+    def _has_groups(self) -> bool:
+        """Tells whether a unit's groups are the cells of its keys, of which each is told from the others."""
+        plain = not self.levels and not any(one.norm for one in self.aggregates)
+        return self.groups > 0 and plain and self.unit_sql is not None and bool(self.keys) and self.tells_keys_apart
+
+    @property
+    def _has_cell_key(self) -> bool:
+        """Tells whether rows of one unit in one cell are alike in every column of the cell's key.
+
+        Rows are those of the stored table, each once. A key of the job has one value in a cell, which is not NULL.
+        """
+        source = self.source
+        elsewhere = self.lookup is not None or self.prepared is not None or self.elsewhere is not None
+        if source is None or elsewhere or source.joins or not isinstance(source.first, Stored):
+            return False
+        types, alias = dict(source.types), _quoted(source.first.alias)
+        columns = [f"{alias}.{_quoted(name)}" for name in self.cell_key]
+        told = {key.sql for key in self.keys if tells_values_apart(key.domain, types.get(key.sql, ""))}
+        exact = all(has_one_form(types.get(column, "")) for column in columns)
+        return self.unit_sql in columns and exact and {self.unit_sql, *told} >= set(columns)
+
+    @property
+    def cell_rows(self) -> int:
+        """Returns the most rows of one unit in one cell of all keys."""
+        return 1 if self.cell_key else self.row_bound
 
     @property
     def row_bound(self) -> int:
@@ -129,6 +165,7 @@ class CountingJob:
         if self.levels:  # a unit is at one level
             return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
+        cells = min(cells, self.groups or cells)
         if self.together:
             return tuple(aggregate.together_bound(self.row_bound, cells) for aggregate in self.aggregates)
         return tuple(aggregate.unit_bound(self.row_bound, cells) for aggregate in self.aggregates)
@@ -142,7 +179,7 @@ class CountingJob:
         """
         if self.levels or not self.tells_keys_apart:
             return self.unit_bounds
-        one_cell = (aggregate.unit_bound(self.row_bound, 1) for aggregate in self.aggregates)
+        one_cell = (aggregate.unit_bound(self.cell_rows, 1) for aggregate in self.aggregates)
         return tuple(map(min, one_cell, self.unit_bounds))
 
     @property
@@ -151,7 +188,8 @@ class CountingJob:
         if self.levels or not self.tells_keys_apart:
             return tuple(bound * bound for bound in self.unit_bounds)
         cells = prod(key.domain.size for key in self.keys)
-        return tuple(aggregate.squared_bound(self.row_bound, cells) for aggregate in self.aggregates)
+        bounds = self.row_bound, min(cells, self.groups or cells), self.cell_rows
+        return tuple(aggregate.squared_bound(*bounds) for aggregate in self.aggregates)
 
     @property
     def tells_keys_apart(self) -> bool:
@@ -184,6 +222,8 @@ class KeyedJob:
             raise InternalError("groups that are counted as one, or units of no group")
         if len({one.norm > 0 for one in self.rows.aggregates}) > 1:
             raise InternalError("weights of some aggregates of a group")
+        if self.rows.groups or self.rows.cell_key:
+            raise InternalError("two bounds of a unit's groups")
 
     @property
     def group_bound(self) -> int:
@@ -198,7 +238,7 @@ class KeyedJob:
         rows, groups, found = self.rows.row_bound, self.group_bound, list[Norms]()
         for one in self.rows.aggregates:
             l1 = one.unit_bound(rows, groups)
-            split = one.squared_bound(rows, groups), one.unit_bound(rows, 1)
+            split = one.squared_bound(rows, groups, rows), one.unit_bound(rows, 1)
             found.append((l1, *((l1 * l1, l1) if merged else split)))
         return tuple(found)
 
@@ -217,6 +257,14 @@ class KeyJob:
 
     rows: CountingJob
     key_sql: str
+
+    def __post_init__(self) -> None:
+        if self.rows.groups or self.rows.cell_key:
+            raise InternalError("groups of a unit where each value is one")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def row_copies(source: Source) -> int:

@@ -16,6 +16,7 @@ import duckdb
 from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units, together_sql
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
+from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere
 from dpduck.trusted.rows.labels import Ask, Declared, asked_of_labels, coded_source, tells
 from dpduck.trusted.rows.placed import outer
@@ -37,7 +38,7 @@ class Twin:
     unit: the column that holds the unit of each row, of DuckDB's type unit_type; None for PRIVACY UNIT ROW.
     own: whether the private table has it. cuts: columns with a CLAMP, in the order of their numbers. max_rows: of its
     policy. together: where several columns hold the unit, these, with their types: of the table itself, or of the last
-    that its references lead to.
+    that its references lead to. keys: of several columns, which the private table had when it was written.
     """
 
     sql: str
@@ -48,6 +49,7 @@ class Twin:
     cuts: tuple[Clamped, ...] = field(default=(), repr=False)
     max_rows: int = 0
     together: tuple[tuple[str, str], ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
 
     def written(self, alias: str) -> str:
         """Returns the unit as it is written where several columns under an alias hold it."""
@@ -120,7 +122,7 @@ def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str]
     if isinstance(job, KeyJob):
         return replace(job, rows=_over_twins(job.rows, twins, public, True, ask))
     if isinstance(job, CountingJob):
-        return _over_twins(job, twins, public, True, ask)
+        return _over_twins(job, twins, public, not 0 < job.groups < job.max_rows, ask)
     raise InternalError("nobody can count this")
 
 
@@ -156,6 +158,7 @@ def _over_twins(
         unit_type=unit_type,
         lookup=None,
         prepared=prepared,
+        cell_key=(),  # of the table itself; the door has compared bounds before
     )
 
 
@@ -308,3 +311,45 @@ def _outputs(
 ) -> tuple[tuple[str, str], ...]:
     """Returns outputs, one of which may be the unit."""
     return tuple((str(_own_unit(sql, source, twins)[0]), name) for sql, name in outputs)
+
+
+# A key by which a unit has one row in a cell (jobs.CountingJob.cell_key) is looked up again, in the transaction that
+# counts. DuckDB keeps a PRIMARY KEY or UNIQUE constraint for all rows that a transaction sees. A prepared table holds
+# rows of an earlier moment, so that its own record of keys counts.
+
+
+def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, twins: Twins | Apart | None) -> None:
+    """Refuses a job whose stored table does not have the key that its bounds rest on.
+
+    Args:
+        cursor: reads the tables, in the transaction that will count.
+        twins: what is counted in place of the tables.
+    """
+    source = job.source
+    table = source.first.sql if source is not None and isinstance(source.first, Stored) else ""
+    if twins is None:
+        kept = _has_key(cursor, table, job.cell_key)
+    else:
+        twin = None if isinstance(twins, Apart) else twins.tables.get(table)
+        kept = twin is not None and job.cell_key in twin.keys
+    if not kept:
+        raise Refusal("a key changed meanwhile", accepted="the same statement again")
+
+
+def _has_key(cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
+    """Tells whether a table of DuckDB's own has these columns as a key, and no text that a collation compares."""
+    named = " || '.' || ".join(
+        f"""'"' || replace({part}, '"', '""') || '"'""" for part in ("database_name", "schema_name", "table_name")
+    )
+    own = "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
+    own += f" AND {named} = {_text(table)}"
+    listed = f"[{', '.join(map(_text, key))}]"
+    keys = f"constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND constraint_column_names = {listed}"
+    (keys_found,) = reader.columns(cursor, f"SELECT count(*) FROM duckdb_constraints() WHERE {own} AND {keys}", {})
+    plain = "NOT contains(upper(sql), ' COLLATE ')"
+    (tables_found,) = reader.columns(cursor, f"SELECT count(*) FROM duckdb_tables() WHERE {own} AND {plain}", {})
+    return int(keys_found[0]) > 0 and int(tables_found[0]) == 1
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -117,7 +117,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, group_selection_strategy 
 
 -- title: groups contributed to
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_groups_contributed = 2) count(*) FROM patients
--- refused: line 1, column 81: max_groups_contributed does not apply to public groups; accepted: MAX ROWS in the policy, max_rows_contributed; or group_selection_strategy = GAUSSIAN_THRESHOLD
+-- refused: line 1, column 8: max_groups_contributed is of groups, and a group is one value of each key; accepted: GROUP BY of columns, without PREFIXES, RANGES and strategy tables
 
 -- title: units per group
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, min_privacy_units_per_group = 2) count(*) FROM patients

@@ -192,7 +192,7 @@ def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
         table = np.abs(tables_of([row for row in rows if row[0] == unit], one))
         assert table.sum() <= one.unit_bound(ROWS, CELLS)
         assert table.max() <= one.unit_bound(ROWS, 1)
-        assert (table * table).sum() <= one.squared_bound(ROWS, CELLS)
+        assert (table * table).sum() <= one.squared_bound(ROWS, CELLS, ROWS)
 
 
 def test_two_aggregates_share_the_smaller_weight() -> None:
