@@ -45,6 +45,7 @@ from dpduck.frontend.select.outer import (
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.frontend.select.together import with_counts_together
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import fold
@@ -172,6 +173,13 @@ def read_analysis(
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
+    if (
+        len(answers.aggregates) > 1
+        and more is not None
+        and options.form == "sets"
+        and not (known or combined or chosen)
+    ):
+        request = with_counts_together(request, source, facts, options.reuse)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())

@@ -308,6 +308,25 @@ class KeySelection:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Counts that may be planned together: their conditions, and the kinds of rows that these tell apart.
+
+    columns: those that the conditions name. codes: row-major over their domains, the kind of each combination.
+    met: for each condition, 1 for the kinds that meet it and 0 for others.
+    """
+
+    conditions: tuple[str, ...]
+    columns: tuple[SourceColumn, ...]
+    codes: tuple[int, ...]
+    met: tuple[tuple[int, ...], ...]
+
+    @property
+    def kinds(self) -> int:
+        """Tells how many kinds of rows there are."""
+        return len(self.met[0])
+
+
+@dataclass(frozen=True)
 class Question:
     """What is asked of the rows.
 
@@ -317,6 +336,8 @@ class Question:
     matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
     selection: where groups are selected from the data; there is one grouping set then.
     own: options that a mechanism added, with their values; no part of the digest where there are none.
+    together: ways in which counts may be planned together, each with groups of counts. They follow from the rest and
+        from the policy, and are no part of the digest.
     """
 
     sources: tuple[SourceColumn, ...] = ()
@@ -329,6 +350,7 @@ class Question:
     selection: KeySelection | None = None
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()
+    together: tuple[tuple[Together, ...], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -373,7 +395,7 @@ class Price:
     least_rho: Fraction
 
 
-_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "least_rho")
+_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "least_rho", "together")
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 
 

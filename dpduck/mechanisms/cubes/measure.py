@@ -25,7 +25,7 @@ from dpduck.database.measured import (
     rows_digest,
 )
 from dpduck.frontend.select.request import Request
-from dpduck.mechanisms.cubes.measures import contribution_of
+from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
@@ -123,8 +123,11 @@ def _recover(
         answers, sets = [answer.astype(float) for answer in noisy], len(found.request.question.grouping_sets)
         tables[number] = measured[number] = [answers[start : start + sets] for start in range(0, len(answers), sets)]
         return
-    plan = found.measures[number].plan
-    drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
+    plan, strategy = found.measures[number].plan, found.measures[number].measure.strategy
+    if strategy is None:
+        drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
+    else:  # the last axis of the only table has a row of the strategy for each table
+        drawn = [[np.array(one[..., row]) for (one,) in noisy] for row in range(len(strategy.rows))]
     tables[number] = [recovered(plan, one, treatment) for one in drawn]
     if treatment.moves:
         measured[number] = [measured_answers(plan, one) for one in drawn]
@@ -171,10 +174,18 @@ def asked(found: CubePlan) -> list[MeasureAsks]:
                 groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
             else:
                 scan = scan_of(one, counted.job, first)
+                queries = [(_by_kinds(query, one.measure, counted.job), noise) for query, noise in queries]
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
             first += one.measure.tables
     return groups
+
+
+def _by_kinds(query: KroneckerQuery, measure: Measure, job: CountingJob) -> KroneckerQuery:
+    """Returns a query that asks the strategy of counts that are planned together, along the last attribute of a job."""
+    if measure.strategy is None:
+        return query
+    return KroneckerQuery((*query.attributes, len(job.attributes) - 1), (*query.factors, measure.strategy.factor))
 
 
 def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
@@ -195,13 +206,16 @@ class MeasureScan:
 def scans_of(found: CubePlan) -> list[MeasureScan]:
     """Lists the scans of a release."""
     request = found.request
-    added = [number for number, one in enumerate(found.measures) if one.measure.added]
+    added = [n for n, one in enumerate(found.measures) if one.measure.added and one.measure.kinds is None]
     scans = []
     if added:
         contributions = [contribution_of(found.measures[number].measure) for number in added]
         scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
     for number, one in enumerate(found.measures):
-        if not one.measure.added:
+        if one.measure.kinds is not None:
+            job = counting_job(request, [contribution_of(one.measure)], one.measure.kinds)
+            scans.append(MeasureScan(job, (number,)))
+        elif not one.measure.added:
             scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
     return scans
 

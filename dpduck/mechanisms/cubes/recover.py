@@ -63,7 +63,7 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
         return _intervals(found, tables[0][0][0])
     aggregates = found.request.question.aggregates
     counts = {
-        one.condition: [weighted(use.weights, of_set) for of_set in zip(*tables[use.measure], strict=True)]
+        one.condition: [weighted(use.weights, of_set) for of_set in zip(*used_tables(use, tables), strict=True)]
         for one, use in zip(aggregates, found.uses, strict=True)
         if one.function == "count" and one.operand is None
     }
@@ -126,7 +126,7 @@ def _answer(
 
     every: the tables of each measure.
     """
-    tables = every[use.measure]
+    tables = used_tables(use, every)
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.also is not None:
@@ -152,6 +152,12 @@ def _answer(
         np.concatenate([part.lows for part in parts], axis=1),
         np.concatenate([part.highs for part in parts], axis=1),
     )
+
+
+def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
+    """Returns the tables that an aggregate takes from its measure."""
+    tables = every[use.measure]
+    return [tables[table] for table in use.tables] if use.tables else tables
 
 
 def _of_two(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
@@ -265,12 +271,10 @@ def is_whole(found: CubePlan, number: int) -> bool:
     counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
     if _is_rounded(found, use):
         return True
-    if (
-        use.weights != (Fraction(1),)
-        or not counts
-        or request.question.treatment.nonnegative
-        or isinstance(plan, RangeSetsPlan)
-    ):
+    single = use.weights == (Fraction(1),)
+    if measured.measure.strategy is not None:  # sums of whole numbers are whole
+        single = all(weight.denominator == 1 for weight in use.weights)
+    if not single or not counts or request.question.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
         return False
     return all(
         single_parameter(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets))

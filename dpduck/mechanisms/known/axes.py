@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
 from dpduck.database.measured import Measured
-from dpduck.frontend.select.known import Condition, conjuncts
+from dpduck.frontend.select.conditions import Condition, conjuncts
 from dpduck.frontend.select.request import Aggregate, Key, Question
 from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, quantities, wanted
 from dpduck.planning.recovery.atoms import Along, Seen

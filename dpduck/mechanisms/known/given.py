@@ -18,8 +18,9 @@ import numpy as np
 
 from dpduck.database.measured import Kept, MeasuredTable
 from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.select.conditions import Condition
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.known import Condition, KnownQuestion
+from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Key, Question, Request, Treatment
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube

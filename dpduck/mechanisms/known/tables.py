@@ -18,7 +18,8 @@ import numpy as np
 
 from dpduck.database.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.select.known import Condition, KnownQuestion, conjuncts
+from dpduck.frontend.select.conditions import Condition, conjuncts
+from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate, Operand
 from dpduck.frontend.statements.parse import parse_expression
 
