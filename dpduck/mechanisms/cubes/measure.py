@@ -24,7 +24,9 @@ from dpduck.database.measured import (
     measured_to_bytes,
     rows_digest,
 )
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.select.conditions import is_partial
+from dpduck.frontend.select.request import Request, Together
+from dpduck.frontend.select.together import MOST_JOINT
 from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
@@ -36,7 +38,7 @@ from dpduck.mechanisms.cubes.plan import (
     tree_buckets,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.jobs import counting_job, sources_with
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
@@ -262,28 +264,90 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None
-    plans = list({id(found.measures[group.measure].plan): group.tables for group, _ in groups}.items())
-    numbers = {plan: number for number, (plan, _) in enumerate(plans)}
-    tables = [
-        _table(found.measures[group.measure], numbers[id(found.measures[group.measure].plan)]) for group, _ in groups
-    ]
-    sources = request.question.sources
-    keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
-    if request.question.intervals:
-        keys = [MeasuredKey((0,), sources[0].domain.size, tuple(range(sources[0].domain.size)))]
+    kept = _Kept(request)
+    tables, values = list[MeasuredTable](), list[tuple[tuple[IntegerArray, ...], ...]]()
+    for group, answers in groups:
+        own, noisy_of = kept.tables_of(found.measures[group.measure], group.tables, answers)
+        tables += own
+        values += noisy_of
+    if not tables:
+        return None
     return measured_to_bytes(
         Measured(
             rows_digest(request.rows),
             request.rows.filters,
             request.rows.unit_sql is not None,
-            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in sources),
-            tuple(keys),
+            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in kept.sources),
+            tuple(kept.keys),
             found.noise,
             tuple(tables),
-            tuple(tuple(_query(ask) for ask in asks) for _, asks in plans),
-            tuple(tuple(tuple(answer) for answer in answers) for _, answers in groups),
+            tuple(kept.queries.values()),
+            tuple(values),
         )
     )
+
+
+class _Kept:
+    """What is kept of the measurements of a request: its columns and keys, and the queries of each plan."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.sources = request.question.sources
+        self.keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
+        if request.question.intervals:
+            size = self.sources[0].domain.size
+            self.keys = [MeasuredKey((0,), size, tuple(range(size)))]
+        self.plain = tuple(range(len(self.keys)))
+        self.joint = bool(request.question.together)
+        self.queries: dict[tuple[int, int], tuple[MeasuredQuery, ...]] = {}
+
+    def tables_of(
+        self, one: MeasurePlan, asks: Sequence[Ask[Any]], answers: Sequence[Any]
+    ) -> tuple[list[MeasuredTable], list[tuple[tuple[IntegerArray, ...], ...]]]:
+        """Returns the tables of a measure, and the values of each."""
+        kinds = one.measure.kinds
+        if kinds is None:
+            number = self._group((id(one.plan), -1), asks, {})
+            table = replace(_table(one, number), keys=self.plain if self.joint else None)
+            return [table], [tuple(tuple(answer) for answer in answers)]
+        self.sources = sources_with(self.sources, kinds)
+        if len(kinds.columns) > 1 and len(kinds.codes) > MOST_JOINT:
+            return self._by_condition(one, kinds, asks, answers)
+        places = tuple(self.sources.index(column) for column in kinds.columns)
+        self.keys.append(MeasuredKey(places, kinds.kinds, kinds.codes))
+        last = len(self.keys) - 1
+        number = self._group((id(one.plan), last), asks, {len(self.plain): last})
+        table = replace(_table(one, number), form="count", keys=(*self.plain, last))
+        return [table], [tuple(tuple(answer) for answer in answers)]
+
+    def _by_condition(
+        self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]
+    ) -> tuple[list[MeasuredTable], list[tuple[tuple[IntegerArray, ...], ...]]]:
+        """Returns a table for each count that is measured itself: known answers do not tell so many kinds apart.
+
+        Where rows outside of a domain were left out before MAX ROWS, nothing is kept: its tables are of other rows.
+        """
+        rows = () if one.measure.strategy is None else one.measure.strategy.rows
+        bounded = self.request.rows.unit_sql is not None and any(is_partial(column.domain) for column in kinds.columns)
+        if bounded or not set(rows) <= set(kinds.met):
+            return [], []
+        number = self._group((id(one.plan), -2), asks, {len(self.plain): -1})
+        bare = replace(_table(one, number), form="count", keys=self.plain)
+        tables = [replace(bare, condition=kinds.conditions[kinds.met.index(row)]) for row in rows]
+        return tables, [tuple((np.array(answer[..., row]),) for (answer,) in answers) for row in range(len(rows))]
+
+    def _group(self, name: tuple[int, int], asks: Sequence[Ask[Any]], moved: dict[int, int]) -> int:
+        """Returns the number of a plan's queries. moved: their attributes that are another key, or -1 for none."""
+        if name not in self.queries:
+            found = list[MeasuredQuery]()
+            for one in map(_query, asks):
+                keys = [moved.get(key, key) for key in one.keys]
+                kept = [place for place, key in enumerate(keys) if key >= 0]
+                found.append(
+                    replace(one, keys=tuple(keys[at] for at in kept), factors=tuple(one.factors[at] for at in kept))
+                )
+            self.queries[name] = tuple(found)
+        return list(self.queries).index(name)
 
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:

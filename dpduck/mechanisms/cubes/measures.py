@@ -188,6 +188,11 @@ class Measure:
         """Tells how many tables it has."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
+    @property
+    def noisy_tables(self) -> int:
+        """Tells how many tables are drawn: each row of a strategy makes one."""
+        return self.tables if self.strategy is None else len(self.strategy.rows)
+
 
 @dataclass(frozen=True)
 class Use:

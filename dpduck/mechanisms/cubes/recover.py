@@ -342,14 +342,16 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tupl
 def covariances_text(found: CubePlan) -> str | None:
     """Writes the covariances of released cells; None where no formula holds, or where they would be very long.
 
-    Aggregates that are measured with different noise have no covariances in common.
+    Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
+    have those of one of their tables, times the variance of a count over that of a cell (combine).
     """
     request, plans = found.request, [measured.plan for measured in found.measures]
     treatment, plan = request.question.treatment, plans[0]
     programs = any(isinstance(one, Plan) and solves_program(one) for one in plans)
     if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
         return None
-    alike = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
+    single = len(plans) == 1 and found.measures[0].measure.strategy is not None
+    alike = single or (all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses))
     if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:
         return None
     kept = covariances(plan)

@@ -22,6 +22,9 @@ from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
+MOST_JOINED = 8
+"""Tables of kinds of rows of several columns that are tried for an answer."""
+
 
 class Remembered(Protocol):
     """What was worked out before."""
@@ -145,7 +148,22 @@ def _best(
 def _summed(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
 ) -> _Sum | None:
-    """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
+    """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it.
+
+    A table of kinds of rows makes one axis of several columns. It is tried beside all tables that make none, one such
+    table at a time, so that none ever makes an answer worse.
+    """
+    plain = [use for use in uses if not use.joins]
+    joined = [use for use in uses if use.joins][:MOST_JOINED]
+    tried = [plain, *([use, *plain] if uses[0] is use else [*plain, use] for use in joined)]
+    found = [_summed_over(question, how, some, remembered, about, linear) for some in tried if some]
+    return min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
+
+
+def _summed_over(
+    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
+) -> _Sum | None:
+    """Returns the sum from tables that are looked at together, or from some of them."""
     axes = axes_over(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
@@ -192,9 +210,10 @@ def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Ax
     for one in conditions:
         sizes |= dict(zip(one.columns, one.met.shape, strict=True))
         together.append(list(one.columns))
-    for measured in {id(use.kept.measured): use.kept.measured for use in uses}.values():
-        sizes |= {column.sql: column.size for column in measured.columns}
-        together += [[measured.columns[place].sql for place in key.columns] for key in measured.keys]
+    for measured, keys in {(id(use.kept.measured), use.keys): (use.kept.measured, use.keys) for use in uses}.values():
+        named = [[measured.columns[place] for place in measured.keys[key].columns] for key in keys]
+        sizes |= {column.sql: column.size for columns in named for column in columns}
+        together += [[column.sql for column in columns] for columns in named]
     return axes_of(sizes, [columns for columns in together if len(columns) > 1])
 
 

@@ -202,6 +202,7 @@ def _gap(
     question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: Remembered
 ) -> Gap | None:
     """Returns what the columns' components lack; None where several columns are only told apart together."""
+    uses = [use for use in uses if not use.joins]
     axes = axes_over(question, how, uses)
     names = [source.sql for source in whole.question.sources]
     places = [axes.of(name) for name in names]
