@@ -209,6 +209,7 @@ class Aggregate:
     function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
     operand: of what; a count has one where rows with a value are counted, or units by group.
     fraction: of a quantile. distinct: the column whose values are counted.
+    counts: of a sum of 1 over the rows that meet a condition, this condition. It follows from the operand.
     """
 
     condition: str
@@ -217,6 +218,16 @@ class Aggregate:
     operand: Operand | None = None
     fraction: Fraction | None = None
     distinct: SourceColumn | None = None
+    counts: str = field(default="", compare=False)
+
+    @property
+    def counted(self) -> str | None:
+        """Returns the condition of the rows that the aggregate counts, None where it does not just count rows."""
+        if self.function == "count" and self.operand is None:
+            return self.condition
+        if not self.counts:
+            return None
+        return f"({self.condition}) AND ({self.counts})" if self.condition else self.counts
 
     @property
     def operand_by_group(self) -> bool:
@@ -427,7 +438,7 @@ class Request:
             told["periods"] = _fields(rows.periods, "also")
         if not question.own:
             del told["own"]
-        told["aggregates"] = [_fields(aggregate, "text") for aggregate in question.aggregates]
+        told["aggregates"] = [_fields(aggregate, "text", "counts") for aggregate in question.aggregates]
         usual = {  # earlier versions had no such fields, so these values are no part of the digest
             "quantiles": treatment.quantiles == TREE or not any(one.is_quantile for one in question.aggregates),
             "quantile_intervals": treatment.quantile_intervals,

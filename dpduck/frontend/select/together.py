@@ -19,9 +19,10 @@ from sqlglot import exp
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import PublicFacts, SourceColumn
 from dpduck.frontend.rows.tree import RowSource
+from dpduck.frontend.select.aggregates import counted_condition
 from dpduck.frontend.select.conditions import has_other_values, read_condition
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.request import Aggregate, Request, Together
+from dpduck.frontend.select.request import Request, Together
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
@@ -83,6 +84,10 @@ class _Reader:
             inner = _bare(node.this)
             if isinstance(inner, exp.Not):
                 return self._node(inner.this)
+            if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+                counted = counted_condition(inner.this)  # of count(CASE WHEN .. THEN 1 END)
+                if counted is not None and not _has_zero(inner.this):
+                    return self._node(counted)
             if isinstance(inner, (exp.And, exp.Or)):
                 other = exp.Or if isinstance(inner, exp.And) else exp.And
                 return self._node(other(this=exp.Not(this=inner.left), expression=exp.Not(this=inner.right)))
@@ -204,6 +209,13 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _has_zero(value: exp.Expr) -> bool:
+    """Tells whether a value is 0, not NULL, where its condition is not met."""
+    node = value.unnest()
+    other = node.args.get("default" if isinstance(node, exp.Case) else "false")
+    return other is not None and not isinstance(other.unnest(), exp.Null)
+
+
 def _named(node: exp.Expr) -> frozenset[str]:
     return frozenset(sql_of(column) for column in node.find_all(exp.Column))
 
@@ -245,7 +257,7 @@ def with_counts_together(request: Request, source: RowSource, facts: PublicFacts
     One way joins as many counts as possible. The other joins those that name the same columns.
     """
     question = request.question
-    texts = list(dict.fromkeys(one.condition for one in question.aggregates if _is_plain_count(one)))
+    texts = list(dict.fromkeys(one.counted for one in question.aggregates if one.counted is not None))
     if len(texts) < 2 or any(facts.has_collations(table) for table in source.every_table):
         return request
     if not plans_together(request):
@@ -270,10 +282,6 @@ def plans_together(request: Request) -> bool:
     plain = treatment.strategy == "auto" and not treatment.strategy_table and not question.intervals
     normed = treatment.norm is not None or treatment.finds_norm
     return plain and not normed and question.selection is None and question.summary is None and not question.own
-
-
-def _is_plain_count(one: Aggregate) -> bool:
-    return one.function == "count" and one.operand is None
 
 
 def _grouped(

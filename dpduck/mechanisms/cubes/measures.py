@@ -284,23 +284,21 @@ def _joined(
 
     Counts that come from moments stay there.
     """
-    alone = [
-        _is_row_count(one) and found.measures[use.measure].form == "count"
-        for one, use in zip(aggregates, found.uses, strict=True)
-    ]
+    counted = [one.counted if found.measures[use.measure].form in ("count", "sum") else None
+               for one, use in zip(aggregates, found.uses, strict=True)]  # fmt: skip
     measures, uses = list(found.measures), list(found.uses)
     for group in way:
-        numbers = [n for n, one in enumerate(aggregates) if alone[n] and one.condition in group.conditions]
-        conditions = list(dict.fromkeys(aggregates[number].condition for number in numbers))
+        numbers = [number for number, one in enumerate(counted) if one in group.conditions]
+        conditions = [one for one in group.conditions if one in counted]
         if len(conditions) < 2:
             continue
         met = tuple(group.met[group.conditions.index(one)] for one in conditions)
-        heavy = [sum(weights[n] for n in numbers if aggregates[n].condition == one) for one in conditions]
+        heavy = [sum(weights[number] for number in numbers if counted[number] == one) for one in conditions]
         strategy = plan_counts(met, tuple(heavy), noise, counts.evenly, counts.plain, counts.searched)
         measures.append(Measure("together", "", kinds=replace(group, conditions=tuple(conditions), met=met),
                                 strategy=strategy))  # fmt: skip
         for number in numbers:
-            line = strategy.weights[conditions.index(aggregates[number].condition)]
+            line = strategy.weights[conditions.index(counted[number] or "")]
             tables = tuple(table for table, weight in enumerate(line) if weight) or (0,)
             uses[number] = Use(len(measures) - 1, tuple(line[table] for table in tables), tables=tables)
     used = sorted({use.measure for use in uses})

@@ -273,7 +273,8 @@ def is_whole(found: CubePlan, number: int) -> bool:
         return True
     single = use.weights == (Fraction(1),)
     if measured.measure.strategy is not None:  # sums of whole numbers are whole
-        single = all(weight.denominator == 1 for weight in use.weights)
+        counted = request.question.aggregates[number].function == "count"
+        single = counted and all(weight.denominator == 1 for weight in use.weights)
     if not single or not counts or request.question.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
         return False
     return all(

@@ -14,7 +14,7 @@ from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
-from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted, wanted_of_rows
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
 from dpduck.planning.recovery.intervals import sum_margin
 from dpduck.planning.recovery.known import Knowledge
@@ -93,8 +93,9 @@ def answers_of(
         tables = {one: uses for one, uses in tables.items() if replace(same, quantity=one.quantity) == one}
     found = []
     for aggregate in request.question.aggregates:
-        need = wanted(aggregate, request.rows.filters)
-        found.append(None if need is None else _best(question, aggregate, need, tables, remembered, moment, about))
+        needs = (wanted(aggregate, request.rows.filters), wanted_of_rows(aggregate, request.rows.filters))
+        tried = (_best(question, aggregate, one, tables, remembered, moment, about) for one in needs if one is not None)
+        found.append(next((one for one in tried if one is not None), None))
     return found
 
 

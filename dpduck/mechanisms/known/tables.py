@@ -231,6 +231,14 @@ def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
     return Wanted(_of_values(aggregate.function, operand), tuple(dict.fromkeys(conditions)))
 
 
+def wanted_of_rows(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
+    """Returns what a sum of 1 over some rows needs where these rows were counted; None for other aggregates."""
+    if not aggregate.counts or aggregate.counted is None:
+        return None
+    conditions = [part for text in (*filters, aggregate.counted) for part in conjuncts(text)]
+    return Wanted((("count",),), tuple(dict.fromkeys(conditions)))
+
+
 def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
     of = (operand.sql, operand.low, operand.high, operand.step)
     return (("sum", *of),) if function == "sum" else (("moment", *of, 0), ("moment", *of, 1))
