@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import isqrt
 from time import monotonic
 
 import numpy as np
@@ -19,6 +20,7 @@ import scipy
 
 from dpduck.planning.ranges.candidates import optimise_gaussian, quantise_l1, quantise_l2
 from dpduck.planning.ranges.hierarchy import one_thread
+from dpduck.planning.ranges.sets import SPARE_BITS
 from dpduck.planning.ranges.strategy import descend, p_identity_matrix
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import MatrixFactor
@@ -67,6 +69,19 @@ class CountStrategy:
     def factor(self) -> MatrixFactor:
         """Returns the matrix as trusted code applies it."""
         return MatrixFactor(np.array(self.rows, np.int64))
+
+    @property
+    def row_bound(self) -> int:
+        """Returns the most that one row adds to an answer, as planners of groups are told it.
+
+        They leave room for sums of 2^32 rows beside such a bound. Entries of a strategy leave less room in any case.
+        """
+        root = isqrt(self.factor.norms[1] - 1) + 1
+        return root << SPARE_BITS if root > 1 else 1
+
+    def times(self, noise: NoiseKind) -> float:
+        """Returns how many times the variance of a count by itself the noise of each row has, at one price."""
+        return float(self.norm) ** (2 if noise is NoiseKind.LAPLACE else 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,10 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
     more: options that mechanisms have beside those of every statement; None where keys cannot be selected.
     """
     try:
-        return read_analysis(ask, facts, more)[0]
+        analysis, source = read_analysis(ask, facts, more)
+        if more is None or analysis.cells or len(analysis.request.question.aggregates) < 2:
+            return analysis
+        return replace(analysis, request=with_counts_together(analysis.request, source, facts, analysis.reuse))
     except RecursionError:
         raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
 
@@ -173,13 +176,6 @@ def read_analysis(
         request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
-    if (
-        len(answers.aggregates) > 1
-        and more is not None
-        and options.form == "sets"
-        and not (known or combined or chosen)
-    ):
-        request = with_counts_together(request, source, facts, options.reuse)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())

@@ -6,7 +6,7 @@ One scan serves all that adds up, one more each other measure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -24,10 +24,11 @@ from dpduck.database.measured import (
     measured_to_bytes,
     rows_digest,
 )
+from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.conditions import is_partial
 from dpduck.frontend.select.request import Request, Together
 from dpduck.frontend.select.together import MOST_JOINT
-from dpduck.mechanisms.cubes.measures import Measure, contribution_of
+from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
     MeasurePlan,
@@ -42,6 +43,7 @@ from dpduck.mechanisms.jobs import counting_job, sources_with
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
+from dpduck.planning.counts import CountStrategy
 from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
 from dpduck.trusted.noise.law import Noise
@@ -176,18 +178,20 @@ def asked(found: CubePlan) -> list[MeasureAsks]:
                 groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
             else:
                 scan = scan_of(one, counted.job, first)
-                queries = [(_by_kinds(query, one.measure, counted.job), noise) for query, noise in queries]
+                if one.measure.strategy is not None:
+                    queries = _by_kinds(queries, one.measure.strategy, len(counted.job.attributes) - 1)
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
             first += one.measure.tables
     return groups
 
 
-def _by_kinds(query: KroneckerQuery, measure: Measure, job: CountingJob) -> KroneckerQuery:
-    """Returns a query that asks the strategy of counts that are planned together, along the last attribute of a job."""
-    if measure.strategy is None:
-        return query
-    return KroneckerQuery((*query.attributes, len(job.attributes) - 1), (*query.factors, measure.strategy.factor))
+def _by_kinds(
+    queries: Sequence[tuple[KroneckerQuery, Noise]], strategy: CountStrategy, last: int
+) -> list[tuple[KroneckerQuery, Noise]]:
+    """Returns queries that ask the strategy of counts that are planned together, along the last attribute of a job."""
+    factor = strategy.factor
+    return [(KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise) for query, noise in queries]
 
 
 def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
@@ -264,13 +268,22 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None
-    kept = _Kept(request)
-    tables, values = list[MeasuredTable](), list[tuple[tuple[IntegerArray, ...], ...]]()
+    keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
+    if request.question.intervals:
+        size = request.question.sources[0].domain.size
+        keys = [MeasuredKey((0,), size, tuple(range(size)))]
+    kept = _Kept(request, request.question.sources, keys)
+    plain = tuple(range(len(keys))) if request.question.together else None
     for group, answers in groups:
-        own, noisy_of = kept.tables_of(found.measures[group.measure], group.tables, answers)
-        tables += own
-        values += noisy_of
-    if not tables:
+        one = found.measures[group.measure]
+        if one.measure.kinds is not None:
+            kept.add(one, one.measure.kinds, group.tables, answers)
+            continue
+        kept.queries.setdefault((id(one.plan), -1), tuple(_query(ask) for ask in group.tables))
+        table = _table(one, list(kept.queries).index((id(one.plan), -1)))
+        kept.tables.append(table if plain is None else replace(table, keys=plain))
+        kept.values.append(tuple(tuple(answer) for answer in answers))
+    if not kept.tables:
         return None
     return measured_to_bytes(
         Measured(
@@ -280,74 +293,65 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
             tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in kept.sources),
             tuple(kept.keys),
             found.noise,
-            tuple(tables),
+            tuple(kept.tables),
             tuple(kept.queries.values()),
-            tuple(values),
+            tuple(kept.values),
         )
     )
 
 
+@dataclass
 class _Kept:
-    """What is kept of the measurements of a request: its columns and keys, and the queries of each plan."""
+    """What is kept of the measurements of a request.
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.sources = request.question.sources
-        self.keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
-        if request.question.intervals:
-            size = self.sources[0].domain.size
-            self.keys = [MeasuredKey((0,), size, tuple(range(size)))]
-        self.plain = tuple(range(len(self.keys)))
-        self.joint = bool(request.question.together)
-        self.queries: dict[tuple[int, int], tuple[MeasuredQuery, ...]] = {}
+    sources: its columns. keys: at first those that are grouped by, as many as `grouped`. queries: of each plan.
+    values: of each table.
+    """
 
-    def tables_of(
-        self, one: MeasurePlan, asks: Sequence[Ask[Any]], answers: Sequence[Any]
-    ) -> tuple[list[MeasuredTable], list[tuple[tuple[IntegerArray, ...], ...]]]:
-        """Returns the tables of a measure, and the values of each."""
-        kinds = one.measure.kinds
-        if kinds is None:
-            number = self._group((id(one.plan), -1), asks, {})
-            table = replace(_table(one, number), keys=self.plain if self.joint else None)
-            return [table], [tuple(tuple(answer) for answer in answers)]
-        self.sources = sources_with(self.sources, kinds)
+    request: Request
+    sources: tuple[SourceColumn, ...]
+    keys: list[MeasuredKey]
+    tables: list[MeasuredTable] = field(default_factory=list)
+    queries: dict[tuple[int, int], tuple[MeasuredQuery, ...]] = field(default_factory=dict)
+    values: list[tuple[tuple[IntegerArray, ...], ...]] = field(default_factory=list)
+
+    def add(self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]) -> None:
+        """Enters counts that are planned together: one table by the kinds of rows, which are a key more."""
+        grouped = len(self.request.question.keys)
         if len(kinds.columns) > 1 and len(kinds.codes) > MOST_JOINT:
-            return self._by_condition(one, kinds, asks, answers)
-        places = tuple(self.sources.index(column) for column in kinds.columns)
+            self._add_conditions(one, kinds, asks, answers)
+            return
+        self.sources = sources_with(self.sources, kinds)
+        places, last = tuple(self.sources.index(column) for column in kinds.columns), len(self.keys)
         self.keys.append(MeasuredKey(places, kinds.kinds, kinds.codes))
-        last = len(self.keys) - 1
-        number = self._group((id(one.plan), last), asks, {len(self.plain): last})
-        table = replace(_table(one, number), form="count", keys=(*self.plain, last))
-        return [table], [tuple(tuple(answer) for answer in answers)]
+        queries = (_query(ask) for ask in asks)
+        name = (id(one.plan), last)
+        self.queries[name] = tuple(replace(query, keys=(*query.keys[:-1], last)) for query in queries)
+        table = replace(_table(one, list(self.queries).index(name)), form="count", keys=(*range(grouped), last))
+        self.tables.append(table)
+        self.values.append(tuple(tuple(answer) for answer in answers))
 
-    def _by_condition(
+    def _add_conditions(
         self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]
-    ) -> tuple[list[MeasuredTable], list[tuple[tuple[IntegerArray, ...], ...]]]:
-        """Returns a table for each count that is measured itself: known answers do not tell so many kinds apart.
+    ) -> None:
+        """Enters a table for each count that is measured itself: known answers do not tell so many kinds apart.
 
-        Where rows outside of a domain were left out before MAX ROWS, nothing is kept: its tables are of other rows.
+        Where rows outside of a domain were left out before MAX ROWS, nothing is kept: these are other rows.
         """
         rows = () if one.measure.strategy is None else one.measure.strategy.rows
         bounded = self.request.rows.unit_sql is not None and any(is_partial(column.domain) for column in kinds.columns)
         if bounded or not set(rows) <= set(kinds.met):
-            return [], []
-        number = self._group((id(one.plan), -2), asks, {len(self.plain): -1})
-        bare = replace(_table(one, number), form="count", keys=self.plain)
-        tables = [replace(bare, condition=kinds.conditions[kinds.met.index(row)]) for row in rows]
-        return tables, [tuple((np.array(answer[..., row]),) for (answer,) in answers) for row in range(len(rows))]
-
-    def _group(self, name: tuple[int, int], asks: Sequence[Ask[Any]], moved: dict[int, int]) -> int:
-        """Returns the number of a plan's queries. moved: their attributes that are another key, or -1 for none."""
-        if name not in self.queries:
-            found = list[MeasuredQuery]()
-            for one in map(_query, asks):
-                keys = [moved.get(key, key) for key in one.keys]
-                kept = [place for place, key in enumerate(keys) if key >= 0]
-                found.append(
-                    replace(one, keys=tuple(keys[at] for at in kept), factors=tuple(one.factors[at] for at in kept))
-                )
-            self.queries[name] = tuple(found)
-        return list(self.queries).index(name)
+            return
+        name = (id(one.plan), -2)
+        queries = (_query(ask) for ask in asks)
+        self.queries[name] = tuple(
+            replace(query, keys=query.keys[:-1], factors=query.factors[:-1]) for query in queries
+        )
+        grouped = tuple(range(len(self.request.question.keys)))
+        bare = replace(_table(one, list(self.queries).index(name)), form="count", keys=grouped)
+        for number, row in enumerate(rows):
+            self.tables.append(replace(bare, condition=kinds.conditions[kinds.met.index(row)]))
+            self.values.append(tuple((np.array(answer[..., number]),) for (answer,) in answers))
 
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Que
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
 from dpduck.planning.counts import CountStrategy, plan_counts
-from dpduck.planning.ranges.sets import SPARE_BITS
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.values.errors import InternalError, Refusal
@@ -135,22 +133,6 @@ class Measure:
     def added(self) -> bool:
         """Tells whether it is a sum over rows, so that margins are sums of cells."""
         return self.form not in (TREE, CHOICE, "distinct")
-
-    @property
-    def norm(self) -> int:
-        """Returns the largest norm of a column of the strategy for counts that are planned together, 1 elsewhere."""
-        return 1 if self.strategy is None else self.strategy.norm
-
-    @property
-    def row_bound(self) -> int:
-        """Returns the most that one row adds to an answer, which leaves fewer bits for weights of other queries.
-
-        A strategy's entries take bits of the answers themselves, which leave fewer.
-        """
-        if self.strategy is None:
-            return self.bound
-        root = isqrt(self.strategy.factor.norms[1] - 1) + 1 if self.strategy.factor.norms[1] > 1 else 1
-        return root << SPARE_BITS if root > 1 else 1
 
     @property
     def steps(self) -> int:
@@ -315,7 +297,8 @@ def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
         worst = [0.0] * len(one.measures)
         for use in one.uses:
             measure = one.measures[use.measure]
-            worst[use.measure] = max(worst[use.measure], _of_weights(use.weights) * _times(measure, noise))
+            times = 1 if measure.strategy is None else measure.strategy.times(noise)
+            worst[use.measure] = max(worst[use.measure], _of_weights(use.weights) * times)
         wanted = [error if noise is NoiseKind.GAUSSIAN else error**0.5 for error in worst]
         if best is None or sum(wanted) < best[0] * (1 - TIE):
             pairs = zip(one.measures, shares_of(wanted), strict=True)
@@ -323,11 +306,6 @@ def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
     if best is None:
         raise InternalError("no measures to choose from")
     return best[1]
-
-
-def _times(measure: Measure, noise: NoiseKind) -> float:
-    """Returns how many times the variance of a plain count the noise of a strategy's rows has."""
-    return float(measure.norm) ** (2 if noise is NoiseKind.LAPLACE else 1)
 
 
 def _of_weights(weights: Sequence[Fraction]) -> float:
@@ -467,7 +445,7 @@ def _relative(one: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule
         elif one.operand is not None and one.operand.per_group:
             size = one.operand.high
         own = float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
-        return own * _times(measure, noise) if measure.strategy is not None else own
+        return own if measure.strategy is None else own * measure.strategy.times(noise)
     if one.is_quantile:
         return rule.error(one, noise, chosen=measure.form == CHOICE)
     return AVERAGE_ERROR[measure.degree] if one.function == "avg" else VARIANCE_ERROR

@@ -211,7 +211,11 @@ def plans_at(
     evenly = request.price.target is not None
     found = measures or measures_of(question, noise, request.rows.unit_bound, evenly)
     prices = [
-        (measure, amount * measure.share / measure.norm, unit_bounds(request, measure, _cells_of(question, measure)))
+        (
+            measure,
+            amount * measure.share / (1 if measure.strategy is None else measure.strategy.norm),
+            unit_bounds(request, measure, _cells_of(question, measure)),
+        )
         for measure in found.measures
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
@@ -223,7 +227,7 @@ def plans_at(
             planned_measures.append(_chosen(question, measure, noise, price, bounds.all_cells))
             continue
         buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
-        row_bound = measure.row_bound
+        row_bound = measure.bound if measure.strategy is None else measure.strategy.row_bound
         alike = (price, bounds, row_bound, "" if measure.added else measure.form, buckets)
         if alike not in known:
             known[alike] = (

@@ -63,7 +63,10 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
         return _intervals(found, tables[0][0][0])
     aggregates = found.request.question.aggregates
     counts = {
-        one.condition: [weighted(use.weights, of_set) for of_set in zip(*used_tables(use, tables), strict=True)]
+        one.condition: [
+            weighted(use.weights, of_set)
+            for of_set in zip(*(used_tables(use, tables) if use.tables else tables[use.measure]), strict=True)
+        ]
         for one, use in zip(aggregates, found.uses, strict=True)
         if one.function == "count" and one.operand is None
     }
@@ -126,7 +129,7 @@ def _answer(
 
     every: the tables of each measure.
     """
-    tables = used_tables(use, every)
+    tables = used_tables(use, every) if use.tables else every[use.measure]
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.also is not None:
@@ -155,9 +158,8 @@ def _answer(
 
 
 def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
-    """Returns the tables that an aggregate takes from its measure."""
-    tables = every[use.measure]
-    return [tables[table] for table in use.tables] if use.tables else tables
+    """Returns the tables that an aggregate takes from those of its measure."""
+    return [every[use.measure][table] for table in use.tables]
 
 
 def _of_two(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
