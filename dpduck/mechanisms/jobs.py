@@ -6,18 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpduck.frontend.rows.facts import SourceColumn
-from dpduck.frontend.select.request import Request, Together
+from dpduck.frontend.select.request import Request
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.errors import InternalError
 
 
-def counting_job(request: Request, contributions: Sequence[Contribution], kinds: Together | None = None) -> CountingJob:
-    """Returns one scan that adds these contributions up by the request's keys.
-
-    kinds: of rows, by which they are added up, too. They are the last attribute.
-    """
+def counting_job(request: Request, contributions: Sequence[Contribution]) -> CountingJob:
+    """Returns one scan that adds these contributions up by the request's keys."""
     if request.rows.source is None:
         raise InternalError("only trusted code's own SQL is counted as it stands")
     sizes = [source.domain.size for source in request.question.sources]
@@ -32,19 +28,13 @@ def counting_job(request: Request, contributions: Sequence[Contribution], kinds:
     )
     if request.question.intervals:  # the bins of the one source, NULL among them, which no interval holds
         attributes = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),)
-    sources = request.question.sources
-    if kinds is not None:
-        sources = sources_with(sources, kinds)
-        places = tuple(sources.index(column) for column in kinds.columns)
-        shape = [sources[place].domain.size for place in places]
-        attributes += (Attribute(places, np.array(kinds.codes, np.int64).reshape(shape), kinds.kinds),)
     return CountingJob(
         from_sql=request.rows.from_sql,
         filters=request.rows.filters,
         unit_sql=request.rows.unit_sql,
         max_rows=request.rows.max_rows,
         content_sql=request.rows.content_sql,
-        keys=tuple(KeyColumn(source.sql, source.domain) for source in sources),
+        keys=tuple(KeyColumn(source.sql, source.domain) for source in request.question.sources),
         attributes=attributes,
         aggregates=tuple(contributions),
         lookup=request.rows.lookup,
@@ -53,8 +43,3 @@ def counting_job(request: Request, contributions: Sequence[Contribution], kinds:
         periods=request.rows.periods,
         copies=request.rows.unit_bound if request.rows.unit_sql is None else 1,
     )
-
-
-def sources_with(sources: Sequence[SourceColumn], kinds: Together) -> tuple[SourceColumn, ...]:
-    """Returns the columns of a request, and those that kinds of rows are told apart by."""
-    return tuple(dict.fromkeys((*sources, *kinds.columns)))

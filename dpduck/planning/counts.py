@@ -113,8 +113,9 @@ def plan_counts(
     searched: whether a strategy may be searched for.
     """
     counts = np.array(met, np.int64)
-    distinct, which = np.unique(counts, axis=0, return_inverse=True)
-    direct = np.eye(len(distinct))[which.reshape(-1)]
+    lines = list(dict.fromkeys(met))
+    distinct = np.array(lines, np.int64)
+    direct = np.eye(len(lines))[[lines.index(line) for line in met]]
     found = [("each count", distinct, direct)]
     asked = np.flatnonzero(counts.any(axis=0))
     if not plain and len(asked):

@@ -39,7 +39,7 @@ from dpduck.mechanisms.cubes.plan import (
     tree_buckets,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.jobs import counting_job, sources_with
+from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
@@ -219,8 +219,7 @@ def scans_of(found: CubePlan) -> list[MeasureScan]:
         scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
     for number, one in enumerate(found.measures):
         if one.measure.kinds is not None:
-            job = counting_job(request, [contribution_of(one.measure)], one.measure.kinds)
-            scans.append(MeasureScan(job, (number,)))
+            scans.append(MeasureScan(_with_kinds(request, one.measure.kinds), (number,)))
         elif not one.measure.added:
             scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
     return scans
@@ -232,6 +231,21 @@ def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJo
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
     return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
+
+
+def _with_kinds(request: Request, kinds: Together) -> CountingJob:
+    """Describes a count by the request's keys and by the kinds of rows, which come last."""
+    job, sources = counting_job(request, (Contribution(""),)), sources_with(request.question.sources, kinds)
+    places = tuple(sources.index(column) for column in kinds.columns)
+    shape = [sources[place].domain.size for place in places]
+    last = Attribute(places, np.array(kinds.codes, np.int64).reshape(shape), kinds.kinds)
+    keys = tuple(KeyColumn(source.sql, source.domain) for source in sources)
+    return replace(job, keys=keys, attributes=(*job.attributes, last))
+
+
+def sources_with(sources: Sequence[SourceColumn], kinds: Together) -> tuple[SourceColumn, ...]:
+    """Returns the columns of a request, and those that kinds of rows are told apart by."""
+    return tuple(dict.fromkeys((*sources, *kinds.columns)))
 
 
 def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
