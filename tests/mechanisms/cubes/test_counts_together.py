@@ -320,3 +320,19 @@ def test_standard_errors_of_sums_of_groups(visits: Clinic) -> None:
         ).fetchall()[0]
         assert found[1] == pytest.approx(2 * error, rel=1e-3)  # four digits are shown
     assert len(set(errors)) > 1
+
+
+def test_counts_over_very_many_combinations_are_known_one_by_one(visits: Clinic) -> None:
+    """Conditions over 20,000 combinations of four columns are kept as they are: each is known, others are not."""
+    cell = "x = {0} AND shop = {0} AND ward = 'a' AND age >= 10 AND age < 20"
+    counts = ", ".join(f"count_if({cell.format(number)}) AS n{number}" for number in range(1, 6))
+    statement = ASK.format("epsilon = 1", counts, "")
+    (measure,) = joint(visits, statement)
+    assert measure.kinds is not None and len(measure.kinds.codes) == 20_000 and measure.kinds.kinds == 6
+    (row,) = visits.dp(statement)
+    question = "SELECT count_if({}) AS n, dp_stderr(n) AS e FROM visits"
+    for number in (1, 4):
+        found = visits.con.execute("FROM dp_known(?)", [question.format(cell.format(number))]).fetchall()[0]
+        assert found[0] == row[number - 1] and found[1] == pytest.approx(1.357, rel=1e-3)
+    with pytest.raises(duckdb.Error, match="no release"):
+        visits.con.execute("FROM dp_known(?)", [question.format(cell.format(6))])
