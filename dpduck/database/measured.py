@@ -58,7 +58,10 @@ class MeasuredKey:
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """What rows added up to tables that were measured alike: see cubes.measures.Measure. group: which queries."""
+    """What rows added up to tables that were measured alike: see cubes.measures.Measure. group: which queries.
+
+    keys: positions of the keys by which its rows were counted. None stands for all keys.
+    """
 
     form: str
     condition: str
@@ -70,6 +73,7 @@ class MeasuredTable:
     degree: int
     rest: bool
     group: int
+    keys: tuple[int, ...] | None = None
 
     @property
     def parts(self) -> int:
@@ -104,6 +108,10 @@ class Measured:
     tables: tuple[MeasuredTable, ...]
     queries: tuple[tuple[MeasuredQuery, ...], ...]
     values: tuple[tuple[tuple[IntegerArray, ...], ...], ...]
+
+    def keys_of(self, table: MeasuredTable) -> dict[int, MeasuredKey]:
+        """Returns the keys by which the rows of a table were counted, by position."""
+        return {place: key for place, key in enumerate(self.keys) if table.keys is None or place in table.keys}
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +247,9 @@ def measured_to_bytes(measured: Measured) -> bytes:
         "columns": [asdict(column) for column in measured.columns],
         "keys": [[key.columns, key.labels, kept(np.array(key.codes, np.int64))] for key in measured.keys],
         "noise": measured.noise.name,
-        "tables": [asdict(table) for table in measured.tables],
+        "tables": [
+            {name: value for name, value in asdict(table).items() if value is not None} for table in measured.tables
+        ],
         "queries": queries,
     }
     flat = [part.ravel() for table in measured.values for query in table for part in query]
@@ -302,7 +312,9 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
         ),
         NoiseKind[facts["noise"]],
         tuple(
-            MeasuredTable(**{**table, **{name: Fraction(table[name]) for name in ("low", "high", "step")}})
+            MeasuredTable(
+                **{**table, **{name: Fraction(table[name]) for name in ("low", "high", "step")}, **_keys(table)}
+            )
             for table in facts["tables"]
         ),
         tuple(
@@ -315,6 +327,12 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
         (),
     )
     return described, array(len(arrays) - 1)
+
+
+def _keys(table: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
+    """Returns the keys of a table. Stores of before have none of them, and mean all."""
+    keys = table.get("keys")
+    return {"keys": None if keys is None else tuple(keys)}
 
 
 def unchanging(cursor: duckdb.DuckDBPyConnection, rows: Rows, session: str) -> str:

@@ -175,7 +175,9 @@ class AggregateReader:
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
         by_group = {"sum": "sum", "avg": "average"}.get(function, "")
         operand = self._operand(node, node.this, by_group)
-        return Aggregate("", sql_of(node), function, operand)
+        counted = counted_condition(node.this) if function == "sum" and not self._bounds(node) else None
+        counts = "" if counted is None else safe_sql(resolve(counted, self.source.scope), self.types)
+        return Aggregate("", sql_of(node), function, operand, counts=counts)
 
     def _operand(self, node: exp.Expr, argument: exp.Expr | None, by_group: str) -> Operand:
         """Reads an aggregate's operand, with the bounds that the policy, the expression or the aggregate declares."""
@@ -330,6 +332,18 @@ class AggregateReader:
     def _safe(self, expression: exp.Expr) -> str:
         self.expressions.append(expression)
         return safe_sql(expression, self.types)
+
+
+def counted_condition(value: exp.Expr) -> exp.Expr | None:
+    """Returns the condition under which a value is 1, if it is 0 or NULL elsewhere: CASE WHEN .. THEN 1 ELSE 0 END."""
+    node = value.unnest()
+    branches = node.args["ifs"] if isinstance(node, exp.Case) and node.this is None else [node]
+    if len(branches) != 1 or not isinstance(branches[0], exp.If):
+        return None
+    branch: exp.If = branches[0]
+    other = node.args.get("default" if isinstance(node, exp.Case) else "false")
+    nothing = other is None or isinstance(other.unnest(), exp.Null) or literal(other) == 0
+    return branch.this if nothing and literal(branch.args["true"]) == 1 else None
 
 
 def is_list(node: exp.Expr) -> bool:

@@ -46,6 +46,7 @@ from dpduck.frontend.select.outer import (
 )  # fmt: skip
 from dpduck.frontend.select.private_keys import require_counts, require_persons, require_selectable, selection_of
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.frontend.select.together import with_counts_together
 from dpduck.frontend.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
@@ -106,7 +107,12 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
     """
     try:
         analysis, source = read_analysis(ask, facts, more)
-        if more is None or not source.first.keys:  # None: a stream, whose rows may be gone when others come
+        if more is None:  # a stream, whose rows may be gone when others come
+            return analysis
+        if not analysis.cells and len(analysis.request.question.aggregates) > 1:
+            joined = with_counts_together(analysis.request, source, facts, analysis.reuse)
+            analysis = replace(analysis, request=joined)
+        if not source.first.keys:
             return analysis
         return replace(analysis, request=with_cell_key(analysis.request, source, facts))
     except RecursionError:

@@ -6,21 +6,18 @@ Its conditions, and those of the releases, are read as sets of codes of declared
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
-from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import Policy, PublicFacts, SourceColumn
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.analyse import Analysis, read_analysis
 from dpduck.frontend.select.answers import has_aggregate
-from dpduck.frontend.select.excluded_cells import met_by, met_outside, stands_for_several
+from dpduck.frontend.select.conditions import Condition, conjuncts, has_other_values, read_condition
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_expression, parse_options, parse_plain
@@ -28,25 +25,10 @@ from dpduck.frontend.text.dialect import DifferentialPrivacy
 from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
-from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import NOTHING_PRIVATE, Refusal
-
-_FLOATS = ("FLOAT", "DOUBLE")
 
 MODEST = 10
 """The part of a budget of rho that is proposed for what is not known, where 0.5 would be more."""
-
-
-@dataclass(frozen=True, eq=False)
-class Condition:
-    """Which codes of some declared columns meet a condition; shape: the sizes of their domains.
-
-    outside: whether rows may meet it that are in none of these codes.
-    """
-
-    columns: tuple[str, ...]
-    met: NDArray[np.bool_]
-    outside: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +87,7 @@ class KnownQuestion:
 
     def _is_partial(self, sql: str) -> bool:
         column = self.column(sql)
-        node = parse_expression(sql)
-        public = isinstance(node, exp.Column) and self.source.relation(node.table) is None
-        return column is None or (not public and is_partial(column.domain))
+        return column is None or has_other_values(column, self.source)
 
     def condition(self, text: str) -> Condition | None:
         """Returns a condition, as `conjuncts` gives it, over codes; None where it asks for more than declared
@@ -116,58 +96,10 @@ class KnownQuestion:
         known = self.readings.conditions
         if text not in known:
             try:
-                known[text] = self._read(text)
+                known[text] = read_condition(text, self.source, self.facts, self.collated, self.partial)
             except Refusal:
                 known[text] = None
         return known[text]
-
-    def _read(self, text: str) -> Condition | None:
-        builder, node = KeyBuilder(self.source, self.facts), parse_expression(text)
-        if isinstance(node, exp.Column):
-            node = exp.EQ(this=node, expression=exp.Boolean(this=True))
-        key = builder.build(sql_of(node), node)
-        sizes = [column.domain.size for column in builder.sources]
-        if "true" not in key.labels and not {"false", None} >= set(key.labels):
-            return None
-        met = np.array(key.codes, np.int64).reshape([sizes[source] for source in key.sources])
-        true = key.labels.index("true") if "true" in key.labels else len(key.labels)
-        columns = tuple(builder.sources[source].sql for source in key.sources)
-        holds = met == true
-        domains = [builder.sources[source].domain for source in key.sources]
-        if any(any(stands_for_several(domain)) for domain in domains):
-            if len(domains) > 1:
-                return None  # what bins and OTHER stand for is known of one column at a time
-            decided = met_by(node, domains[0], self.collated)
-            for code, several in enumerate(stands_for_several(domains[0])):
-                if several and decided[code] is None:
-                    return None
-                holds[code] = decided[code] if several else holds[code]
-        held = [column for column in columns if self.partial(column)]
-        outside = bool(held) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, self.collated))
-        return Condition(columns, holds, outside)
-
-
-def is_partial(domain: Domain) -> bool:
-    """Tells whether a private column may have values in no code of its domain; NULL is one, as is a DOUBLE's NaN."""
-    if isinstance(domain, RangeDomain):
-        return not (domain.with_null and domain.with_edges) or domain.type_name in _FLOATS
-    whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)
-    return not (domain.with_null and whole)
-
-
-def conjuncts(text: str) -> Iterator[str]:
-    """Yields the conditions that one joins by AND, without TRY: rows for which it is NULL do not meet it either way."""
-    if not text:
-        return
-    pending = [parse_expression(text)]
-    while pending:
-        node = pending.pop().unnest()
-        if isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
-            pending.append(node.this if isinstance(node, exp.Try) else node.expressions[0])
-        elif isinstance(node, exp.And):
-            pending += [node.left, node.right]
-        elif not (isinstance(node, exp.Boolean) and node.this):
-            yield sql_of(node)
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,7 @@ class Aggregate:
     function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
     operand: of what; a count has one where rows with a value are counted, or units by group.
     fraction: of a quantile. distinct: the column whose values are counted.
+    counts: of a sum of 1 over the rows that meet a condition, this condition. It follows from the operand.
     """
 
     condition: str
@@ -226,6 +227,16 @@ class Aggregate:
     operand: Operand | None = None
     fraction: Fraction | None = None
     distinct: SourceColumn | None = None
+    counts: str = field(default="", compare=False)
+
+    @property
+    def counted(self) -> str | None:
+        """Returns the condition of the rows that the aggregate counts, None where it does not just count rows."""
+        if self.function == "count" and self.operand is None:
+            return self.condition
+        if not self.counts:
+            return None
+        return f"({self.condition}) AND ({self.counts})" if self.condition else self.counts
 
     @property
     def operand_by_group(self) -> bool:
@@ -331,6 +342,25 @@ class KeySelection:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Counts that may be planned together: their conditions, and the kinds of rows that these tell apart.
+
+    columns: those that the conditions name. codes: row-major over their domains, the kind of each combination.
+    met: for each condition, 1 for the kinds that meet it and 0 for others.
+    """
+
+    conditions: tuple[str, ...]
+    columns: tuple[SourceColumn, ...]
+    codes: tuple[int, ...]
+    met: tuple[tuple[int, ...], ...]
+
+    @property
+    def kinds(self) -> int:
+        """Tells how many kinds of rows there are."""
+        return len(self.met[0])
+
+
+@dataclass(frozen=True)
 class Question:
     """What is asked of the rows.
 
@@ -340,6 +370,8 @@ class Question:
     matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
     selection: where groups are selected from the data; there is one grouping set then.
     own: options that a mechanism added, with their values; no part of the digest where there are none.
+    together: ways in which counts may be planned together, each with groups of counts. They follow from the rest and
+        from the policy, and are no part of the digest.
     """
 
     sources: tuple[SourceColumn, ...] = ()
@@ -352,6 +384,7 @@ class Question:
     selection: KeySelection | None = None
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()
+    together: tuple[tuple[Together, ...], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -409,7 +442,7 @@ class Price:
     least_rho: Fraction
 
 
-_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "cell_key", "least_rho")
+_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "cell_key", "least_rho", "together")
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 
 
@@ -449,7 +482,7 @@ class Request:
             told["periods"] = _fields(rows.periods, "also")
         if not question.own:
             del told["own"]
-        told["aggregates"] = [_fields(aggregate, "text") for aggregate in question.aggregates]
+        told["aggregates"] = [_fields(aggregate, "text", "counts") for aggregate in question.aggregates]
         usual = {  # earlier versions had no such fields, so these values are no part of the digest
             "quantiles": treatment.quantiles == TREE or not any(one.is_quantile for one in question.aggregates),
             "quantile_intervals": treatment.quantile_intervals,

@@ -31,6 +31,7 @@ from dpduck.planning.recovery.curved import (
     covariances_from_text,
     ratio_interval,
     ratio_weights,
+    scaled_to,
     variance_of_sum,
 )
 from dpduck.planning.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
@@ -57,13 +58,15 @@ def combined(releases: ReleaseStore, text: str, caller: Caller) -> str:
     release = base_release(releases, name, caller)
     covariances = _covariances(releases, release)
     answers, weights = _evaluated(releases, release, aggregate, expressions, covariances)
+    law = release.laws[int(aggregate) - 1][0]
+    covariances = scaled_to(covariances, next(iter(answers)), law.variance)
     sums = [_total(answers, weight) for weight in weights]
     noise = NoiseKind.GAUSSIAN if release.epsilon is None else NoiseKind.LAPLACE
     if len(sums) == 2:
         return rows_sql(_COLUMNS, [_ratio(covariances, sums, weights, sum_margin(noise, level))])
     variance = variance_of_sum(covariances, weights[0])
     largest = max(float(np.abs(table).max(initial=0.0)) for table in weights[0].values())
-    half = margin(ErrorLaw(noise, None, variance, largest), level)
+    half = margin(ErrorLaw(noise, None, variance, largest * max(law.step, 1.0)), level)
     return rows_sql(_COLUMNS, [[sums[0], sqrt(variance), sums[0] - half, sums[0] + half]])
 
 

@@ -383,8 +383,8 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
     used = [(plans[use.measure], size) for use, size in zip(found.uses, sizes, strict=True)]
     if request.question.intervals:
         used = used[:1]
-    drawn = list(zip(plans, (one.measure.tables for one in found.measures), strict=True))
-    notes = (spelled_out(plan.strategy), plan.note, _note(found, plan) if chosen else "")
+    drawn = list(zip(plans, (one.measure.noisy_tables for one in found.measures), strict=True))
+    notes = (spelled_out(plan.strategy), plan.note, _together(found), _note(found, plan) if chosen else "")
     seconds = sum(one.planning_seconds for one in plans) + sum(
         estimated_seconds(measured_plan(a)) * n for a, n in drawn
     )
@@ -404,6 +404,20 @@ def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
         "; ".join(_bounds(found, number) for number in range(len(found.measures))) if chosen else None,
         ";\n".join(job_sql(scan.job) for scan in scans_of(found)) if chosen else None,
     ]
+
+
+def _together(found: CubePlan) -> str:
+    """Says which counts are planned together."""
+    said = []
+    for number, one in enumerate(found.measures):
+        kinds, strategy = one.measure.kinds, one.measure.strategy
+        if kinds is not None and strategy is not None:
+            counts = sum(use.measure == number for use in found.uses)
+            said.append(
+                f"{counts} counts are planned together: their conditions tell {kinds.kinds} kinds of rows apart, "
+                f"one row is in at most {strategy.most} of the counts, and what is measured is {strategy.name}"
+            )
+    return "; ".join(said)
 
 
 def _like(measured: MeasurePlan, plan: AnyPlan) -> AnyPlan:
@@ -479,6 +493,8 @@ def _bounds(found: CubePlan, number: int) -> str:
 def _what(measure: Measure) -> str:
     if measure.form == "moments":
         return f"{measure.tables} tables of moments up to degree {measure.degree}"
+    if measure.kinds is not None and measure.strategy is not None:
+        return f"{len(measure.strategy.rows)} counts together, of which one row is in at most {measure.strategy.most},"
     names = {"count": "a count", "sum": "a sum in steps", "tree": "a tree of counts", "choice": "choices of a value"}
     return names.get(measure.form, "values present")
 

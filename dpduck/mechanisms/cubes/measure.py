@@ -6,7 +6,7 @@ One scan serves all that adds up, one more each other measure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -24,7 +24,10 @@ from dpduck.database.measured import (
     measured_to_bytes,
     rows_digest,
 )
-from dpduck.frontend.select.request import Request
+from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.select.conditions import is_partial
+from dpduck.frontend.select.request import Request, Together
+from dpduck.frontend.select.together import MOST_JOINT
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
@@ -40,6 +43,7 @@ from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
+from dpduck.planning.counts import CountStrategy
 from dpduck.planning.plan import marginal_query, noisy_queries
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
 from dpduck.trusted.noise.law import Noise
@@ -123,8 +127,11 @@ def _recover(
         answers, sets = [answer.astype(float) for answer in noisy], len(found.request.question.grouping_sets)
         tables[number] = measured[number] = [answers[start : start + sets] for start in range(0, len(answers), sets)]
         return
-    plan = found.measures[number].plan
-    drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
+    plan, strategy = found.measures[number].plan, found.measures[number].measure.strategy
+    if strategy is None:
+        drawn = [[answers[table] for answers in noisy] for table in range(len(group.tables[0].scan.tables))]
+    else:  # the last axis of the only table has a row of the strategy for each table
+        drawn = [[np.array(one[..., row]) for (one,) in noisy] for row in range(len(strategy.rows))]
     tables[number] = [recovered(plan, one, treatment) for one in drawn]
     if treatment.moves:
         measured[number] = [measured_answers(plan, one) for one in drawn]
@@ -171,10 +178,20 @@ def asked(found: CubePlan) -> list[MeasureAsks]:
                 groups.append(MeasureAsks(number, alone=_choices(one, counted.job, found.request)))
             else:
                 scan = scan_of(one, counted.job, first)
+                if one.measure.strategy is not None:
+                    queries = _by_kinds(queries, one.measure.strategy, len(counted.job.attributes) - 1)
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
             first += one.measure.tables
     return groups
+
+
+def _by_kinds(
+    queries: Sequence[tuple[KroneckerQuery, Noise]], strategy: CountStrategy, last: int
+) -> list[tuple[KroneckerQuery, Noise]]:
+    """Returns queries that ask the strategy of counts that are planned together, along the last attribute of a job."""
+    factor = strategy.factor
+    return [(KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise) for query, noise in queries]
 
 
 def _choices(one: MeasurePlan, job: CountingJob, request: Request) -> tuple[Ask[IntegerArray], ...]:
@@ -195,13 +212,15 @@ class MeasureScan:
 def scans_of(found: CubePlan) -> list[MeasureScan]:
     """Lists the scans of a release."""
     request = found.request
-    added = [number for number, one in enumerate(found.measures) if one.measure.added]
+    added = [n for n, one in enumerate(found.measures) if one.measure.added and one.measure.kinds is None]
     scans = []
     if added:
         contributions = [contribution_of(found.measures[number].measure) for number in added]
         scans.append(MeasureScan(counting_job(request, contributions), tuple(added)))
     for number, one in enumerate(found.measures):
-        if not one.measure.added:
+        if one.measure.kinds is not None:
+            scans.append(MeasureScan(_with_kinds(request, one.measure.kinds), (number,)))
+        elif not one.measure.added:
             scans.append(MeasureScan(_with_column(request, _last_key(found, one), one.measure.condition), (number,)))
     return scans
 
@@ -212,6 +231,21 @@ def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJo
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
     return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
+
+
+def _with_kinds(request: Request, kinds: Together) -> CountingJob:
+    """Describes a count by the request's keys and by the kinds of rows, which come last."""
+    job, sources = counting_job(request, (Contribution(""),)), sources_with(request.question.sources, kinds)
+    places = tuple(sources.index(column) for column in kinds.columns)
+    shape = [sources[place].domain.size for place in places]
+    last = Attribute(places, np.array(kinds.codes, np.int64).reshape(shape), kinds.kinds)
+    keys = tuple(KeyColumn(source.sql, source.domain) for source in sources)
+    return replace(job, keys=keys, attributes=(*job.attributes, last))
+
+
+def sources_with(sources: Sequence[SourceColumn], kinds: Together) -> tuple[SourceColumn, ...]:
+    """Returns the columns of a request, and those that kinds of rows are told apart by."""
+    return tuple(dict.fromkeys((*sources, *kinds.columns)))
 
 
 def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
@@ -249,28 +283,90 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     ]
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None
-    plans = list({id(found.measures[group.measure].plan): group.tables for group, _ in groups}.items())
-    numbers = {plan: number for number, (plan, _) in enumerate(plans)}
-    tables = [
-        _table(found.measures[group.measure], numbers[id(found.measures[group.measure].plan)]) for group, _ in groups
-    ]
-    sources = request.question.sources
     keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
     if request.question.intervals:
-        keys = [MeasuredKey((0,), sources[0].domain.size, tuple(range(sources[0].domain.size)))]
+        size = request.question.sources[0].domain.size
+        keys = [MeasuredKey((0,), size, tuple(range(size)))]
+    kept = _Kept(request, request.question.sources, keys)
+    plain = tuple(range(len(keys))) if request.question.together else None
+    for group, answers in groups:
+        one = found.measures[group.measure]
+        if one.measure.kinds is not None:
+            kept.add(one, one.measure.kinds, group.tables, answers)
+            continue
+        kept.queries.setdefault((id(one.plan), -1), tuple(_query(ask) for ask in group.tables))
+        table = _table(one, list(kept.queries).index((id(one.plan), -1)))
+        kept.tables.append(table if plain is None else replace(table, keys=plain))
+        kept.values.append(tuple(tuple(answer) for answer in answers))
+    if not kept.tables:
+        return None
     return measured_to_bytes(
         Measured(
             rows_digest(request.rows),
             request.rows.filters,
             request.rows.unit_sql is not None,
-            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in sources),
-            tuple(keys),
+            tuple(MeasuredColumn(one.sql, domain_digest(one.domain), one.domain.size) for one in kept.sources),
+            tuple(kept.keys),
             found.noise,
-            tuple(tables),
-            tuple(tuple(_query(ask) for ask in asks) for _, asks in plans),
-            tuple(tuple(tuple(answer) for answer in answers) for _, answers in groups),
+            tuple(kept.tables),
+            tuple(kept.queries.values()),
+            tuple(kept.values),
         )
     )
+
+
+@dataclass
+class _Kept:
+    """What is kept of the measurements of a request.
+
+    sources: its columns. keys: at first those that are grouped by, as many as `grouped`. queries: of each plan.
+    values: of each table.
+    """
+
+    request: Request
+    sources: tuple[SourceColumn, ...]
+    keys: list[MeasuredKey]
+    tables: list[MeasuredTable] = field(default_factory=list)
+    queries: dict[tuple[int, int], tuple[MeasuredQuery, ...]] = field(default_factory=dict)
+    values: list[tuple[tuple[IntegerArray, ...], ...]] = field(default_factory=list)
+
+    def add(self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]) -> None:
+        """Enters counts that are planned together: one table by the kinds of rows, which are a key more."""
+        grouped = len(self.request.question.keys)
+        if len(kinds.columns) > 1 and len(kinds.codes) > MOST_JOINT:
+            self._add_conditions(one, kinds, asks, answers)
+            return
+        self.sources = sources_with(self.sources, kinds)
+        places, last = tuple(self.sources.index(column) for column in kinds.columns), len(self.keys)
+        self.keys.append(MeasuredKey(places, kinds.kinds, kinds.codes))
+        queries = (_query(ask) for ask in asks)
+        name = (id(one.plan), last)
+        self.queries[name] = tuple(replace(query, keys=(*query.keys[:-1], last)) for query in queries)
+        table = replace(_table(one, list(self.queries).index(name)), form="count", keys=(*range(grouped), last))
+        self.tables.append(table)
+        self.values.append(tuple(tuple(answer) for answer in answers))
+
+    def _add_conditions(
+        self, one: MeasurePlan, kinds: Together, asks: Sequence[Ask[Any]], answers: Sequence[Any]
+    ) -> None:
+        """Enters a table for each count that is measured itself: known answers do not tell so many kinds apart.
+
+        Where rows outside of a domain were left out before MAX ROWS, nothing is kept: these are other rows.
+        """
+        rows = () if one.measure.strategy is None else one.measure.strategy.rows
+        bounded = self.request.rows.unit_sql is not None and any(is_partial(column.domain) for column in kinds.columns)
+        if bounded or not set(rows) <= set(kinds.met):
+            return
+        name = (id(one.plan), -2)
+        queries = (_query(ask) for ask in asks)
+        self.queries[name] = tuple(
+            replace(query, keys=query.keys[:-1], factors=query.factors[:-1]) for query in queries
+        )
+        grouped = tuple(range(len(self.request.question.keys)))
+        bare = replace(_table(one, list(self.queries).index(name)), form="count", keys=grouped)
+        for number, row in enumerate(rows):
+            self.tables.append(replace(bare, condition=kinds.conditions[kinds.met.index(row)]))
+            self.values.append(tuple((np.array(answer[..., number]),) for (answer,) in answers))
 
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:

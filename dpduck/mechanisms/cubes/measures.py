@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from dpduck.database.catalog import Catalog
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Question
+from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Question, Together
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
+from dpduck.planning.counts import CountStrategy, plan_counts
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 
 MOST_ENTRIES = 200_000
 MOST_ROWS = 4096
@@ -104,7 +105,7 @@ class Measure:
     """One or more tables of integers that are measured alike, for one price (see trusted.private.contributions).
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
-        fraction) or 'distinct' (values present).
+        fraction), 'distinct' (values present) or 'together' (rows by kind: kinds, measured as `strategy` says).
     share: its part of the statement's price. squared_norm: the largest sum of the squares of the integers that
         a unit adds, 0 for any. A unit above it is weighed down, and all is measured in parts of 1/FULL.
     centre: is subtracted from each value of a sum.
@@ -120,6 +121,8 @@ class Measure:
     fraction: Fraction | None = None
     squared_norm: int = 0
     centre: Fraction = Fraction(0)
+    kinds: Together | None = None
+    strategy: CountStrategy | None = None
 
     @property
     def operand_step(self) -> Fraction:
@@ -167,17 +170,24 @@ class Measure:
         """Tells how many tables it has."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
+    @property
+    def noisy_tables(self) -> int:
+        """Tells how many tables are drawn: each row of a strategy makes one."""
+        return self.tables if self.strategy is None else len(self.strategy.rows)
+
 
 @dataclass(frozen=True)
 class Use:
     """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none.
 
     also: the part from another measure. Of an average this is the sum beside the count.
+    tables: those that the weights are of; none for all of them.
     """
 
     measure: int
     weights: tuple[Fraction, ...] = ()
     also: Use | None = None
+    tables: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,12 +198,33 @@ class Measures:
     uses: tuple[Use, ...]
 
 
+@dataclass(frozen=True)
+class Counts:
+    """How counts may be planned together. ways: each with groups of counts.
+
+    evenly: whether the worst count decides. plain, searched: see planning.counts.plan_counts.
+    """
+
+    ways: tuple[tuple[Together, ...], ...] = ()
+    evenly: bool = False
+    plain: bool = False
+    searched: bool = False
+
+
+APART = Counts()
+"""Every count by itself."""
+
+TIE = 1e-6
+"""Counts are planned together only if they err less by more than this, relative to the error."""
+
+
 def choose_measures(
     aggregates: Sequence[Aggregate],
     weights: Sequence[Fraction],
     noise: NoiseKind,
     rule: QuantileRule = TREES,
     unit: Unit = (1, 1, lambda measure: 1),
+    counts: Counts = APART,
 ) -> Measures:
     """Returns the measures with the least predicted error, and their shares of the price.
 
@@ -216,8 +247,69 @@ def choose_measures(
     if len(choices) == 1 and len(choices[0].measures) == 1:
         return choices[0]  # nothing to choose between, and nothing to share the price with
     priced = [_priced(one, aggregates, given, noise, rule) for one in choices]
-    _, best = min(priced, key=lambda pair: pair[0])
+    error, best = min(priced, key=lambda pair: pair[0])
+    joined = [one for way in counts.ways if (one := _joined(best, aggregates, given, noise, way, counts)) is not None]
+    if counts.evenly and joined:
+        return _evened([best, *joined], noise)
+    for one in joined:
+        found, _ = _priced(one, aggregates, given, noise, rule)
+        if found < error * (1 - TIE):
+            error, best = found, one
     return _priced(best, aggregates, given, noise, rule, [_moved(one, noise, unit) for one in best.measures])[1]
+
+
+def _joined(
+    found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
+    way: Sequence[Together], counts: Counts,
+) -> Measures | None:  # fmt: skip
+    """Returns the measures with counts planned together in one way; None where no two counts are.
+
+    Counts that come from moments stay there.
+    """
+    counted = [one.counted if found.measures[use.measure].form in ("count", "sum") else None
+               for one, use in zip(aggregates, found.uses, strict=True)]  # fmt: skip
+    measures, uses = list(found.measures), list(found.uses)
+    for group in way:
+        numbers = [number for number, one in enumerate(counted) if one in group.conditions]
+        conditions = [one for one in group.conditions if one in counted]
+        if len(conditions) < 2:
+            continue
+        met = tuple(group.met[group.conditions.index(one)] for one in conditions)
+        heavy = [sum(weights[number] for number in numbers if counted[number] == one) for one in conditions]
+        strategy = plan_counts(met, tuple(heavy), noise, counts.evenly, counts.plain, counts.searched)
+        measures.append(Measure("together", "", kinds=replace(group, conditions=tuple(conditions), met=met),
+                                strategy=strategy))  # fmt: skip
+        for number in numbers:
+            line = strategy.weights[conditions.index(counted[number] or "")]
+            tables = tuple(table for table, weight in enumerate(line) if weight) or (0,)
+            uses[number] = Use(len(measures) - 1, tuple(line[table] for table in tables), tables=tables)
+    used = sorted({use.measure for use in uses})
+    if len(measures) == len(found.measures):
+        return None
+    moved = tuple(replace(use, measure=used.index(use.measure)) for use in uses)
+    return Measures(tuple(measures[number] for number in used), moved)
+
+
+def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
+    """Returns the choice with the least error of its worst count, where all measures have the same worst error."""
+    best: tuple[float, Measures] | None = None
+    for one in choices:
+        worst = [0.0] * len(one.measures)
+        for use in one.uses:
+            measure = one.measures[use.measure]
+            times = 1 if measure.strategy is None else measure.strategy.times(noise)
+            worst[use.measure] = max(worst[use.measure], _of_weights(use.weights) * times)
+        wanted = [error if noise is NoiseKind.GAUSSIAN else error**0.5 for error in worst]
+        if best is None or sum(wanted) < best[0] * (1 - TIE):
+            pairs = zip(one.measures, shares_of(wanted), strict=True)
+            best = sum(wanted), replace(one, measures=tuple(replace(measure, share=share) for measure, share in pairs))
+    if best is None:
+        raise InternalError("no measures to choose from")
+    return best[1]
+
+
+def _of_weights(weights: Sequence[Fraction]) -> float:
+    return float(sum(weight * weight for weight in weights))
 
 
 def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
@@ -353,7 +445,8 @@ def _relative(one: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule
             size = max(abs(one.operand.low), abs(one.operand.high))
         elif one.operand is not None and one.operand.per_group:
             size = one.operand.high
-        return float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
+        own = float(sum((weight * measure.bound / size) ** 2 for weight in use.weights))
+        return own if measure.strategy is None else own * measure.strategy.times(noise)
     if one.is_quantile:
         return rule.error(one, noise, chosen=measure.form == CHOICE)
     return AVERAGE_ERROR[measure.degree] if one.function == "avg" else VARIANCE_ERROR

@@ -6,14 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from math import prod
+from math import prod, sqrt
 
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
 from dpduck.frontend.select.request import CHOICE, TREE, Question, Request, Target, Treatment
-from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, choose_measures, contribution_of, matrix_of
+from dpduck.mechanisms.cubes.measures import (
+    APART,
+    Counts,
+    Measure,
+    Measures,
+    Use,
+    choose_measures,
+    contribution_of,
+    matrix_of,
+)
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import weighed_measures
 from dpduck.mechanisms.released_rows import range_workload
@@ -40,7 +49,7 @@ from dpduck.values.privacy import Charge
 
 AnyPlan = Plan | RangeSetsPlan
 Plans = tuple[AnyPlan, ...]
-PlanAt = Callable[[Request], AnyPlan]
+PlanAt = Callable[[Request], "CubePlan"]
 FEW_SETS = 50
 """Up to so many grouping sets are planned again and again to find the smallest price."""
 
@@ -107,6 +116,16 @@ class CubePlan:
         return self.measures[0].plan.noise
 
     @property
+    def worst_stderr(self) -> float:
+        """Returns the largest standard error of an answer, if all aggregates are counts."""
+        if not any(measured.measure.strategy for measured in self.measures):
+            return self.measures[0].plan.worst_stderr
+        return max(
+            sqrt(sum(weight * weight for weight in use.weights)) * self.measures[use.measure].plan.worst_stderr
+            for use in self.uses
+        )
+
+    @property
     def chance(self) -> str:
         """Returns the source of randomness, for the ledger."""
         if all(measured.choices for measured in self.measures):
@@ -125,7 +144,7 @@ def planned(request: Request) -> CubePlan:
         return _priced(request, request.price.target)
     noise, amount = noise_of(request), amount_of(request)
     if request.question.treatment.evenly:
-        even, _ = _evened(request, lambda one: plans_at(one, noise, amount).measures[0].plan)
+        even, _ = _evened(request, lambda one: plans_at(one, noise, amount))
         return _weighted_as(request, plans_at(even, noise, amount))
     return plans_at(request, noise, amount)
 
@@ -147,17 +166,33 @@ def noise_of(request: Request) -> NoiseKind:
     return NoiseKind.GAUSSIAN if request.price.charge.epsilon is None else NoiseKind.LAPLACE
 
 
-def measures_of(question: Question, noise: NoiseKind, rows: int = 1, cell_rows: int = 1) -> Measures:
+def measures_of(
+    question: Question, noise: NoiseKind, rows: int = 1, cell_rows: int = 1, evenly: bool = False
+) -> Measures:
     """Chooses the measures of a question; intervals of one column are measured together.
 
-    rows, cell_rows: of one unit in all and in one cell, by which the shares of the price are chosen.
+    rows, cell_rows: of one unit in all and in one cell, by which the shares of the price are chosen. evenly: whether
+    the worst count decides.
     """
     if question.intervals:
         return Measures((Measure("count", ""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
     treatment, unit = question.treatment, (rows, cell_rows, partial(_cells_of, question))
     if treatment.norm is not None:
         return weighed_measures(question.aggregates, treatment)
-    return choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule_of(question), unit)
+    counts = _counts_of(question, evenly) if question.together else APART
+    return choose_measures(question.aggregates, treatment.aggregate_weights, noise, rule_of(question), unit, counts)
+
+
+def _counts_of(question: Question, evenly: bool) -> Counts:
+    """Returns the ways in which counts of a question may be planned together.
+
+    Options that change each answer by itself take the counts as they are. A strategy is searched for where the groups
+    are measured as they are asked, since its columns are long.
+    """
+    treatment = question.treatment
+    plain = treatment.moves or treatment.integer or treatment.consistency != "l2"
+    searched = len(question.grouping_sets) == 1 and not question.has_ranges
+    return Counts(question.together, evenly or treatment.evenly, plain, searched)
 
 
 def rule_of(question: Question) -> QuantileRule:
@@ -176,26 +211,31 @@ def plans_at(
     Where a standard error is the target, or was, the chosen plan is the one whose worst cell errs least.
     """
     question = request.question
-    rows = request.rows.unit_bound
+    rows, evenly = request.rows.unit_bound, request.price.target is not None
     cell_rows = request.cell_rows if request.rows.cell_key else rows
-    found = measures or measures_of(question, noise, rows, cell_rows)
+    found = measures or measures_of(question, noise, rows, cell_rows, evenly)
     prices = [
-        (measure, amount * measure.share, unit_bounds(request, measure, _cells_of(question, measure)))
+        (
+            measure,
+            amount * measure.share / (1 if measure.strategy is None else measure.strategy.norm),
+            unit_bounds(request, measure, _cells_of(question, measure)),
+        )
         for measure in found.measures
     ]
     different = len({(price, bound) for measure, price, bound in prices if measure.added})
     seconds = float(question.treatment.planning_seconds) / max(1, different)
-    known: dict[tuple[Fraction, UnitBounds, str, int], Plans] = {}
+    known: dict[tuple[Fraction, UnitBounds, int, str, int], Plans] = {}
     planned_measures = []
     for measure, price, bounds in prices:
         if measure.form == CHOICE:
             planned_measures.append(_chosen(question, measure, noise, price, bounds.all_cells))
             continue
         buckets = tree_buckets(question, measure).count if measure.form == TREE else 0
-        alike = (price, bounds, "" if measure.added else measure.form, buckets)
+        row_bound = measure.bound if measure.strategy is None else measure.strategy.row_bound
+        alike = (price, bounds, row_bound, "" if measure.added else measure.form, buckets)
         if alike not in known:
             known[alike] = (
-                _candidates(question, noise, price, bounds, measure.bound, seconds, rivals)
+                _candidates(question, noise, price, bounds, row_bound, seconds, rivals)
                 if measure.added
                 else _alone(question, measure, noise, price, bounds)
             )
@@ -339,16 +379,18 @@ def _require_plain(treatment: Treatment) -> None:
 def _priced(request: Request, target: Target) -> CubePlan:
     """Returns the smallest price at which the plan reaches the target, and the very plans that do."""
     noise = noise_of(request)
-    wanted, parts = float(target.stderr), len(measures_of(request.question, noise).measures)
+    measures = measures_of(request.question, noise, evenly=True).measures
+    joint = any(measure.strategy for measure in measures)
+    wanted, parts = float(target.stderr), 1 if joint else len(measures)
     if request.question.treatment.norm is not None:
         wanted *= FULL  # of what is measured
 
-    def plan_of(one: Request, price: Fraction = FINE) -> AnyPlan:
-        return plans_at(one, noise, price * parts).measures[0].plan
+    def plan_of(one: Request, price: Fraction = FINE) -> CubePlan:
+        return plans_at(one, noise, price * parts)
 
     even, fine = _evened(request, plan_of)
 
-    def plan_at(price: Fraction) -> AnyPlan:
+    def plan_at(price: Fraction) -> CubePlan:
         return fine if price == FINE else plan_of(even, price)
 
     amount = price_for(wanted, noise, plan_at, _searched(request))
@@ -356,7 +398,7 @@ def _priced(request: Request, target: Target) -> CubePlan:
     while True:
         require_within(amount * parts, target)
         found = plans_at(even, noise, amount * parts)
-        worst = found.measures[0].plan.worst_stderr
+        worst = found.worst_stderr
         if worst <= wanted:
             break
         amount = raised(amount, worst / wanted, noise)
@@ -373,7 +415,7 @@ def _searched(request: Request) -> bool:
     return request.question.has_ranges or len(request.question.grouping_sets) > few
 
 
-def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, AnyPlan]:
+def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, CubePlan]:
     """Returns the request with weights of its grouping sets under which their worst cell errs least, and its plan.
 
     Planners make a weighted sum of variances least. The least worst variance is that sum's under the weights that are
@@ -391,7 +433,7 @@ def _evened(request: Request, plan_at: PlanAt) -> tuple[Request, AnyPlan]:
         treatment = replace(question.treatment, weights=tuple(map(Fraction, weights.tolist())))
         weighted = replace(request, question=replace(question, treatment=treatment))
         found.append((weighted, plan_at(weighted)))
-        variances = np.array([np.max(one) for one in found[-1][1].variances])
+        variances = np.array([np.max(one) for one in found[-1][1].measures[0].plan.variances])
         weights *= (variances / variances.max()) ** 2
     return min(found, key=lambda pair: pair[1].worst_stderr)
 

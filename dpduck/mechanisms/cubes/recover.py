@@ -63,7 +63,10 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
         return _intervals(found, tables[0][0][0])
     aggregates = found.request.question.aggregates
     counts = {
-        one.condition: [weighted(use.weights, of_set) for of_set in zip(*tables[use.measure], strict=True)]
+        one.condition: [
+            weighted(use.weights, of_set)
+            for of_set in zip(*(used_tables(use, tables) if use.tables else tables[use.measure]), strict=True)
+        ]
         for one, use in zip(aggregates, found.uses, strict=True)
         if one.function == "count" and one.operand is None
     }
@@ -126,7 +129,7 @@ def _answer(
 
     every: the tables of each measure.
     """
-    tables = every[use.measure]
+    tables = used_tables(use, every) if use.tables else every[use.measure]
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.also is not None:
@@ -152,6 +155,11 @@ def _answer(
         np.concatenate([part.lows for part in parts], axis=1),
         np.concatenate([part.highs for part in parts], axis=1),
     )
+
+
+def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
+    """Returns the tables that an aggregate takes from those of its measure."""
+    return [every[use.measure][table] for table in use.tables]
 
 
 def _of_two(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
@@ -265,12 +273,11 @@ def is_whole(found: CubePlan, number: int) -> bool:
     counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
     if _is_rounded(found, use):
         return True
-    if (
-        use.weights != (Fraction(1),)
-        or not counts
-        or request.question.treatment.nonnegative
-        or isinstance(plan, RangeSetsPlan)
-    ):
+    single = use.weights == (Fraction(1),)
+    if measured.measure.strategy is not None:  # sums of whole numbers are whole
+        counted = request.question.aggregates[number].function == "count"
+        single = counted and all(weight.denominator == 1 for weight in use.weights)
+    if not single or not counts or request.question.treatment.nonnegative or isinstance(plan, RangeSetsPlan):
         return False
     return all(
         single_parameter(plan, set_number) is not None for set_number in range(len(request.question.grouping_sets))
@@ -338,14 +345,16 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tupl
 def covariances_text(found: CubePlan) -> str | None:
     """Writes the covariances of released cells; None where no formula holds, or where they would be very long.
 
-    Aggregates that are measured with different noise have no covariances in common.
+    Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
+    have those of one of their tables, times the variance of a count over that of a cell (combine).
     """
     request, plans = found.request, [measured.plan for measured in found.measures]
     treatment, plan = request.question.treatment, plans[0]
     programs = any(isinstance(one, Plan) and solves_program(one) for one in plans)
     if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
         return None
-    alike = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
+    single = len(plans) == 1 and found.measures[0].measure.strategy is not None
+    alike = single or (all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses))
     if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:
         return None
     kept = covariances(plan)

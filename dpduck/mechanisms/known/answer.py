@@ -14,13 +14,16 @@ from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
-from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted
+from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted, wanted_of_rows
 from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
 from dpduck.planning.recovery.intervals import sum_margin
 from dpduck.planning.recovery.known import Knowledge
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
+
+MOST_JOINED = 8
+"""Tables of kinds of rows of several columns that are tried for an answer."""
 
 
 class Remembered(Protocol):
@@ -90,8 +93,9 @@ def answers_of(
         tables = {one: uses for one, uses in tables.items() if replace(same, quantity=one.quantity) == one}
     found = []
     for aggregate in request.question.aggregates:
-        need = wanted(aggregate, request.rows.filters)
-        found.append(None if need is None else _best(question, aggregate, need, tables, remembered, moment, about))
+        needs = (wanted(aggregate, request.rows.filters), wanted_of_rows(aggregate, request.rows.filters))
+        tried = (_best(question, aggregate, one, tables, remembered, moment, about) for one in needs if one is not None)
+        found.append(next((one for one in tried if one is not None), None))
     return found
 
 
@@ -145,7 +149,22 @@ def _best(
 def _summed(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
 ) -> _Sum | None:
-    """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it."""
+    """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it.
+
+    A table of kinds of rows makes one axis of several columns. It is tried beside all tables that make none, one such
+    table at a time, so that none ever makes an answer worse.
+    """
+    plain = [use for use in uses if not use.joins]
+    joined = [use for use in uses if use.joins][:MOST_JOINED]
+    tried = [plain, *([use, *plain] if uses[0] is use else [*plain, use] for use in joined)]
+    found = [_summed_over(question, how, some, remembered, about, linear) for some in tried if some]
+    return min((one for one in found if one is not None), key=lambda one: float(one.variances.sum()), default=None)
+
+
+def _summed_over(
+    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
+) -> _Sum | None:
+    """Returns the sum from tables that are looked at together, or from some of them."""
     axes = axes_over(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None
@@ -192,9 +211,10 @@ def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Ax
     for one in conditions:
         sizes |= dict(zip(one.columns, one.met.shape, strict=True))
         together.append(list(one.columns))
-    for measured in {id(use.kept.measured): use.kept.measured for use in uses}.values():
-        sizes |= {column.sql: column.size for column in measured.columns}
-        together += [[measured.columns[place].sql for place in key.columns] for key in measured.keys]
+    for measured, keys in {(id(use.kept.measured), use.keys): (use.kept.measured, use.keys) for use in uses}.values():
+        named = [[measured.columns[place] for place in measured.keys[key].columns] for key in keys]
+        sizes |= {column.sql: column.size for columns in named for column in columns}
+        together += [[column.sql for column in columns] for columns in named]
     return axes_of(sizes, [columns for columns in together if len(columns) > 1])
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
 from dpduck.database.measured import Measured
-from dpduck.frontend.select.known import Condition, conjuncts
+from dpduck.frontend.select.conditions import Condition, conjuncts
 from dpduck.frontend.select.request import Aggregate, Key, Question
 from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, quantities, wanted
 from dpduck.planning.recovery.atoms import Along, Seen
@@ -144,20 +144,21 @@ def _seen_by(axes: Axes, use: Usable) -> list[Seen]:
     measured = use.kept.measured
     table, names = measured.tables[use.table], [column.sql for column in measured.columns]
     masks = _seen(axes, use.seen)
-    codes = [
-        axes.spread(
+    keys = measured.keys_of(table)
+    codes = {
+        number: axes.spread(
             [names[place] for place in key.columns],
             np.array(key.codes, np.int64).reshape([measured.columns[place].size for place in key.columns]),
         )
-        for key in measured.keys
-    ]
-    places = [axes.of(names[key.columns[0]]) for key in measured.keys]
+        for number, key in keys.items()
+    }
+    places = {number: axes.of(names[key.columns[0]]) for number, key in keys.items()}
     built: dict[tuple[object, ...], Along] = {}
     size = float(np.square(use.weights).sum())
     found = []
     for query, values in zip(measured.queries[table.group], measured.values[use.table], strict=True):
         summed = weighted(use.weights, values)
-        outside = [number for number in range(len(codes)) if number not in query.keys and (codes[number] < 0).any()]
+        outside = [number for number in codes if number not in query.keys and (codes[number] < 0).any()]
         order = sorted(range(len(query.keys)), key=lambda place: places[query.keys[place]])
         along = {}
         for axis in sorted({places[number] for number in (*query.keys, *outside)} | masks.keys()):

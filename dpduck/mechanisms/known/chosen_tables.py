@@ -53,7 +53,7 @@ def is_cellwise(use: Usable) -> bool:
     measured = use.kept.measured
     whole = all(
         len(key.columns) == 1 and key.codes == tuple(range(measured.columns[key.columns[0]].size))
-        for key in measured.keys
+        for key in measured.keys_of(measured.tables[use.table]).values()
     )
     queries = measured.queries[measured.tables[use.table].group]
     return (

@@ -18,8 +18,9 @@ import numpy as np
 
 from dpduck.database.measured import Kept, MeasuredTable
 from dpduck.frontend.rows.facts import SourceColumn
+from dpduck.frontend.select.conditions import Condition
 from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.known import Condition, KnownQuestion
+from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Key, Question, Request, Treatment
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
@@ -201,6 +202,7 @@ def _gap(
     question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: Remembered
 ) -> Gap | None:
     """Returns what the columns' components lack; None where several columns are only told apart together."""
+    uses = [use for use in uses if not use.joins]
     axes = axes_over(question, how, uses)
     names = [source.sql for source in whole.question.sources]
     places = [axes.of(name) for name in names]

@@ -18,7 +18,8 @@ import numpy as np
 
 from dpduck.database.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
 from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.select.known import Condition, KnownQuestion, conjuncts
+from dpduck.frontend.select.conditions import Condition, conjuncts
+from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Aggregate, Operand
 from dpduck.frontend.statements.parse import parse_expression
 
@@ -70,10 +71,23 @@ class Usable:
         return self.kept.name, self.kept.moment, self.table, self.weights
 
     @property
+    def keys(self) -> tuple[int, ...]:
+        """Returns the positions of the keys by which its rows were counted."""
+        measured = self.kept.measured
+        return tuple(measured.keys_of(measured.tables[self.table]))
+
+    @property
+    def joins(self) -> bool:
+        """Tells whether it counts kinds of rows that several columns tell apart together."""
+        measured = self.kept.measured
+        kinds = measured.tables[self.table].keys is not None
+        return kinds and any(len(measured.keys[key].columns) > 1 for key in self.keys)
+
+    @property
     def columns(self) -> frozenset[str]:
         """Returns all that it tells apart."""
         measured = self.kept.measured
-        keyed = (measured.columns[place].sql for key in measured.keys for place in key.columns)
+        keyed = (measured.columns[place].sql for key in self.keys for place in measured.keys[key].columns)
         return frozenset((*keyed, *(column for one in self.seen for column in one.columns)))
 
 
@@ -123,9 +137,10 @@ def _domain_of(question: KnownQuestion, sql: str) -> str:
 def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Iterator[_Quantity]:
     measured = one.measured
     filters, conditions, seen = set[str](), set[str](), list[Condition]()
-    keyed = frozenset(measured.columns[place].sql for key in measured.keys for place in key.columns)
+    keys = measured.keys_of(table).values()
+    keyed = frozenset(measured.columns[place].sql for key in keys for place in key.columns)
     inside = {column for column in keyed if question.partial(column)}
-    dropped = {f"{column} outside" for column in inside} | {_dropped(one, key) for key in measured.keys} - {""}
+    dropped = {f"{column} outside" for column in inside} | {_dropped(one, key) for key in keys} - {""}
     for text in (part for written in measured.filters for part in question.conjuncts(written)):
         if measured.bounded:
             filters.add(text)
@@ -214,6 +229,14 @@ def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
     if operand is None or aggregate.function not in ("sum", "avg"):
         return None
     return Wanted(_of_values(aggregate.function, operand), tuple(dict.fromkeys(conditions)))
+
+
+def wanted_of_rows(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
+    """Returns what a sum of 1 over some rows needs where these rows were counted; None for other aggregates."""
+    if not aggregate.counts or aggregate.counted is None:
+        return None
+    conditions = [part for text in (*filters, aggregate.counted) for part in conjuncts(text)]
+    return Wanted((("count",),), tuple(dict.fromkeys(conditions)))
 
 
 def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:

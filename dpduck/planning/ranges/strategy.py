@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 from time import monotonic
+from typing import Protocol
 
 import numpy as np
 import scipy
@@ -165,12 +166,21 @@ EARLY_STEPS = 40
 """Iterations after which the best start alone goes on."""
 
 
-def p_identity_total(theta: FloatArray, workload: RangeWorkload) -> float:
+class GramWorkload(Protocol):
+    """A workload by its Gram matrix V."""
+
+    @property
+    def gram_diagonal(self) -> FloatArray: ...
+
+    def times_gram(self, rows: FloatArray) -> FloatArray: ...
+
+
+def p_identity_total(theta: FloatArray, workload: GramWorkload) -> float:
     """trace(V (A'A)^-1) for this Theta, shape (p, n)."""
     return _terms(theta, workload)[0]
 
 
-def p_identity_gradient(theta: FloatArray, workload: RangeWorkload) -> tuple[float, FloatArray]:
+def p_identity_gradient(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray]:
     """Returns the total and its gradient in Theta, in O(p^2 n) where V times a vector is linear.
 
     With M = I + Theta Theta', G = D V D and f = trace(G) - trace(M^-1 Theta G Theta') (Woodbury):
@@ -183,7 +193,7 @@ def p_identity_gradient(theta: FloatArray, workload: RangeWorkload) -> tuple[flo
     return total, gradient
 
 
-def _terms(theta: FloatArray, workload: RangeWorkload) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
+def _terms(theta: FloatArray, workload: GramWorkload) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Returns the total, diagonal of D, M^-1 (its eigenvalues are at least 1), Theta G, M^-1 Theta G Theta'."""
     scale = 1 + theta.sum(axis=0)
     unit = np.eye(len(theta))
@@ -220,7 +230,7 @@ def _optimise(workload: RangeWorkload, seconds: float) -> FloatArray:
     return nothing if total >= float(workload.gram_diagonal.sum()) else kept
 
 
-def descend(theta: FloatArray, workload: RangeWorkload, deadline: float, steps: int) -> tuple[float, FloatArray]:
+def descend(theta: FloatArray, workload: GramWorkload, deadline: float, steps: int) -> tuple[float, FloatArray]:
     """L-BFGS-B over Theta >= 0 until it stalls, `steps` iterations, or the deadline; returns (total, Theta).
 
     Each row may spread to half again the width of its support: fewer variables, faster and better optima.

@@ -27,6 +27,9 @@ from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.trusted.operators import HadamardFactor, IdentityFactor
 from dpduck.values.arrays import FloatArray
 
+ROUNDED = 1e-6
+"""Factors this close to 1 are rounding."""
+
 # Covariances between released cells, for standard errors of their sums, differences and ratios.
 
 
@@ -96,6 +99,18 @@ def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
 
 
 Covariances = ComponentCovariances | TableCovariances
+
+
+def scaled_to(covariances: Covariances, members: Members, variance: float) -> Covariances:
+    """Returns covariances that are all so many times larger that a cell of a grouping set has this variance."""
+    own = float(covariances.between(members, members)[(1,) * len(members)])
+    times = variance / own
+    if abs(times - 1) < ROUNDED:
+        return covariances
+    if isinstance(covariances, TableCovariances):
+        sources = {one: (held, times * noise) for one, (held, noise) in covariances.sources.items()}
+        return TableCovariances(covariances.sizes, sources)
+    return ComponentCovariances(covariances.lattice, times * covariances.variances)
 
 
 def variance_of_sum(covariances: Covariances, weights: Mapping[Members, FloatArray]) -> float:
