@@ -157,7 +157,7 @@ def read_analysis(
     keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
     plain, shared = options.summary is None and not chosen, not chosen and options.target_stderr is None
     usual = source.first.policy.unit.max_rows >= MANY_ROWS and more is not None and not (known or combined)
-    usual = usual and may_find_norms(options, source, keys, builder.sources)
+    usual = usual and may_find_norms(options, source, keys)
     widens = usual or options.treatment.total or options.treatment.left_out
     answers = AnswerReader(
         source.scope,

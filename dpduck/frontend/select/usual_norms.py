@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import Options, can_widen
 from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
@@ -18,8 +17,11 @@ from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
 MANY_ROWS, MANY_CELLS = 50, 20
 """From so many rows of a unit and cells on. Below, searches and totals cost more than they gain (choosing.md)."""
 
+MOST_CODES = 10_000
+"""Values of keys that are put into groups, at most."""
 
-def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key], columns: Sequence[SourceColumn]) -> bool:
+
+def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> bool:
     """Tells whether a statement gets norms, if its aggregates have any."""
     rho = options.rho is not None or (options.epsilon is not None and options.delta is not None)
     several = source.first.policy.unit.column is not None and source.usual_rows >= MANY_ROWS
@@ -27,9 +29,10 @@ def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key], col
     written = written or options.summary is not None or options.form != "sets" or options.reuse
     if not (rho and several) or written or options.treatment != Treatment():
         return False
-    plain = all(not key.shape and not key.row_sql and set(key.codes) == set(range(len(key.labels))) for key in keys)
-    alone = all(len(key.sources) == 1 and len(key.codes) == len(key.labels) for key in keys)
-    return plain and alone and prod(one.domain.size for one in columns) >= MANY_CELLS
+    plain = all(not key.shape and not key.row_sql and min(key.codes) >= 0 for key in keys)
+    apart = all(len(set(key.codes)) == len(key.codes) for key in keys)
+    few = apart or sum(len(key.codes) for key in keys) <= MOST_CODES
+    return plain and few and prod(len(key.labels) for key in keys) >= MANY_CELLS
 
 
 def with_norms(request: Request) -> Request:

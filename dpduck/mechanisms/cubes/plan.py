@@ -53,6 +53,9 @@ PlanAt = Callable[[Request], "CubePlan"]
 FEW_SETS = 50
 """Up to so many grouping sets are planned again and again to find the smallest price."""
 
+MOST_MERGED = 1 << 14
+"""Values of keys that are put into groups by a list, where units are weighed by these groups."""
+
 EVENINGS = 5
 """So many weightings are tried; the last ones change a price by less than one percent."""
 
@@ -258,12 +261,12 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
     if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
         return plain_bounds(bound)
     apart = request.question.tells_keys_apart
-    if measure.squared_norm and not apart:
+    if measure.squared_norm and not apart and sum(len(key.codes) for key in request.question.keys) > MOST_MERGED:
         raise Refusal(
-            "max_norm_contributed is of groups, and a key of this statement puts several values into one",
+            f"max_norm_contributed is of groups, and keys put more than {MOST_MERGED} values into them",
             accepted="GROUP BY columns that have a DOMAIN, or the statement without max_norm_contributed",
         )
-    if not apart:
+    if not (apart or measure.squared_norm):
         return plain_bounds(bound)
     contribution = contribution_of(measure)
     one_cell = min(bound, contribution.unit_bound(cell_rows, 1))
@@ -277,6 +280,8 @@ def _cells_of(question: Question, measure: Measure) -> int:
     """
     if measure.distinct is not None:
         return max(question.cells)
+    if measure.squared_norm and not question.tells_keys_apart:
+        return prod(question.sizes)
     cells, groups = prod(source.domain.size for source in question.sources), question.treatment.groups
     return min(cells, groups) if groups else cells
 

@@ -279,7 +279,7 @@ def _largest_level(rho: Fraction) -> int:
 
 
 def _cells(request: Request) -> int:
-    return prod(source.domain.size for source in request.question.sources)
+    return prod(request.question.sizes)
 
 
 def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:

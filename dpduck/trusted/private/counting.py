@@ -82,6 +82,11 @@ def count_exactly(
         return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
     if job.together:
         return ExactCounts((), np.array(tables_from(job.aggregates, columns), np.int64), (), job.unit_bounds)
+    if any(one.norm for one in job.aggregates) and job.merges:
+        keys, sizes = len(job.attributes), tuple(one.size for one in job.attributes)
+        merged = tuple(np.ma.getdata(column).astype(np.int64) for column in columns[:keys])
+        tables = np.array(tables_from(job.aggregates, columns[keys:]), np.int64)
+        return ExactCounts(merged, tables, sizes, job.unit_bounds)
     if _packed(reading):
         return counts_of_packed(reading, columns)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
@@ -241,9 +246,45 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
     most = None if job.unit_sql is None else job.max_rows
     cells = packed_cells(reading)
+    if (job.levels or any(one.norm for one in job.aggregates)) and job.merges:
+        rows, cells = merged_rows(reading, rows), merged_cells(job)
+        if crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=merged_rows(reading, crowds.rows_sql))
     levels = (job.levels, job.spread) if job.levels else None
     groups, codes = (job.groups, _group_codes(reading)) if job.groups else (None, None)
     return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
+
+
+def merged_rows(reading: Reading, rows: str) -> str:
+    """Returns rows of integers by the attributes' codes in place of cells: NULL or -1 where a row has no code."""
+    cells = packed_cells(reading)
+    inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
+    columns = [
+        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {_merged(number)}"
+        for number, one in enumerate(reading.job.attributes)
+    ]
+    return f"SELECT {', '.join(columns)}, * EXCLUDE ({', '.join(cells)}) FROM ({rows})"
+
+
+def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
+    """Returns SQL of an attribute's code by its list over all combinations of its keys' codes."""
+    sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
+    place = "0"
+    for source, size in zip(sources, attribute.codes.shape, strict=True):
+        place = f"({place} * {size} + {source})"
+    within = zip(sources, attribute.codes.shape, strict=True)
+    known = " AND ".join(f"{source} BETWEEN 0 AND {size - 1}" for source, size in within)
+    codes = ", ".join(map(str, attribute.codes.ravel().tolist()))
+    return f"CASE WHEN {known} THEN list_extract(CAST([{codes}] AS BIGINT[]), {place} + 1) END"
+
+
+def merged_cells(job: CountingJob) -> dict[str, int | None]:
+    """Returns the columns of the attributes' codes, with their capacities."""
+    return {_merged(number): one.size for number, one in enumerate(job.attributes)}
+
+
+def _merged(number: int) -> str:
+    return f"dpduck_attribute_{number}"
 
 
 def _group_codes(reading: Reading) -> list[str]:

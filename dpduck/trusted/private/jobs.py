@@ -165,6 +165,8 @@ class CountingJob:
         if self.levels:  # a unit is at one level
             return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
+        if any(one.norm for one in self.aggregates) and self.merges:
+            cells = prod(one.size for one in self.attributes)
         cells = min(cells, self.groups or cells)
         if self.together:
             return tuple(aggregate.together_bound(self.row_bound, cells) for aggregate in self.aggregates)
@@ -177,7 +179,7 @@ class CountingJob:
         A bound by group is of a cell of the keys. It holds for a cell of the attributes where these tell all keys
         apart. Elsewhere a cell may hold as much as all cells together.
         """
-        if self.levels or not self.tells_keys_apart:
+        if self.levels or not (self.tells_keys_apart or self.merges):
             return self.unit_bounds
         one_cell = (aggregate.unit_bound(self.cell_rows, 1) for aggregate in self.aggregates)
         return tuple(map(min, one_cell, self.unit_bounds))
@@ -185,11 +187,17 @@ class CountingJob:
     @property
     def squared_bounds(self) -> tuple[int, ...]:
         """Returns one unit's largest squared L2 norm over all cells of the attributes, of each aggregate's tables."""
-        if self.levels or not self.tells_keys_apart:
+        if self.levels or not (self.tells_keys_apart or self.merges):
             return tuple(bound * bound for bound in self.unit_bounds)
-        cells = prod(key.domain.size for key in self.keys)
+        cells = prod([one.size for one in self.attributes] if self.merges else [key.domain.size for key in self.keys])
         bounds = self.row_bound, min(cells, self.groups or cells), self.cell_rows
         return tuple(aggregate.squared_bound(*bounds) for aggregate in self.aggregates)
+
+    @property
+    def merges(self) -> bool:
+        """Tells whether units are weighed by cells of the attributes, which put several values of keys into one."""
+        weighed = self.levels > 0 or any(one.norm for one in self.aggregates)
+        return weighed and not self.together and not self.tells_keys_apart
 
     @property
     def tells_keys_apart(self) -> bool:

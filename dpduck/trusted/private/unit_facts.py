@@ -15,7 +15,7 @@ import numpy as np
 
 from dpduck.trusted.private.contribution_sql import LIMB
 from dpduck.trusted.private.contributions import KEY, UNIT, Contribution, Crowds, key_integer
-from dpduck.trusted.private.counting import packed_cells, packed_rows, read_job
+from dpduck.trusted.private.counting import merged_cells, merged_rows, packed_cells, packed_rows, read_job
 from dpduck.trusted.private.counting_stage import stage_sql, total_name
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.rows import reader
@@ -56,7 +56,11 @@ def facts_of_units(
     known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
 
     def stage(rows: str, crowds: Crowds | None) -> str:
-        cells = {**packed_cells(reading), OWNER: None}
+        if not job.tells_keys_apart and job.attributes:
+            rows, own = merged_rows(reading, rows), merged_cells(job)
+        else:
+            own = packed_cells(reading)
+        cells = {**own, OWNER: None}
         owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({rows})"
         return _by_unit_sql(stage_sql(owned, cells, job.aggregates, job.max_rows, known=known), job.aggregates)
 

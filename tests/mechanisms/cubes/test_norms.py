@@ -220,10 +220,12 @@ def test_other_aggregates_are_refused(trips: Clinic, select: str) -> None:
     assert "max_norm_contributed is of counts, sums and averages alone" in said
 
 
-def test_keys_that_join_values_are_refused(trips: Clinic) -> None:
-    """A norm is of the cells that are counted: a key that puts two of them into one would have more."""
-    said = trips.refused(CLAUSE.format(1, NORM, "") + "month >= 6 AS late, count(*) FROM trips GROUP BY late")
-    assert "a key of this statement puts several values into one" in said
+def test_keys_that_join_very_many_values_are_refused(trips: Clinic) -> None:
+    """Values are put into groups by a list, which has an end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpduck.mechanisms.cubes.plan.MOST_MERGED", 11)
+        said = trips.refused(CLAUSE.format(1, NORM, "") + "month >= 6 AS late, count(*) FROM trips GROUP BY late")
+    assert "keys put more than 11 values into them" in said
 
 
 def test_prepared_rows_have_the_same_weights(trips: Clinic) -> None:
