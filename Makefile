@@ -123,7 +123,8 @@ ALONE := $(patsubst %,trusted/private/test_%,chosen_buckets count_sketch exact_c
   $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan)
 COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals sum_coverage) \
   mechanisms/keys/test_key_coverage
-RULES := test_papers test_benchmarks test_house test_import_direction test_reading_list test_faults test_long
+RULES := test_papers test_papers_items test_benchmarks test_house test_import_direction test_reading_list test_faults \
+  test_long
 ONCE := $(NEVER:%=--ignore=tests/%) $(patsubst %,--ignore=tests/%.py,$(ALONE) $(COVERAGE) $(RULES))
 
 # PART=3: of every three test functions one, with one set of its values, by a fresh seed, which is printed.

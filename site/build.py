@@ -31,7 +31,9 @@ SECTIONS = {
     ),
     "From where": ("python", "shell", "flight_sql", "postgresql", "superset", "report", "web", "engines"),
     "Keep": ("prepared", "stores", "certificates", "security"),
-    "Why it holds": ("privacy", "audit", "peers", "papers", "architecture", "decisions", "contributing", "changelog"),
+    "Why it holds": (
+        "privacy", "audit", "peers", "papers", "papers_items", "architecture", "decisions", "contributing", "changelog",
+    ),
 }  # fmt: skip
 
 _BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)

@@ -26,7 +26,7 @@ from dpduck.trusted.rows import functions as row_functions
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("sql", "synthetic_data", "prepared", "known", "reference", "choosing", "monthly")
+    for name in ("sql", "synthetic_data", "prepared", "known", "reference", "choosing", "monthly", "papers")
 }
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits"
 ROW = re.compile(r"^\| (`.*?) \|$", re.MULTILINE)
@@ -61,7 +61,7 @@ def run_page(connection: duckdb.DuckDBPyConnection, page: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing", "monthly"])
+@pytest.mark.parametrize("page", ["sql", "synthetic_data", "prepared", "known", "choosing", "monthly", "papers"])
 def test_every_statement_runs(page: str) -> None:
     """A page's SQL works as it stands, on a connection of its own."""
     with dpduck.connect() as connection:

@@ -3,8 +3,8 @@
 Figure 2: relative entropy of mildew, rochdale and czech against epsilon; candidates are the parities of order 1 to 3.
 Barak: all their coefficients, uniform; fitted by multiplicative weights (the paper's modification) and by mirror
 descent, the better of the two. MWEM as in the paper (one update a round, the average); replays: all measurements 20
-times a round, the average; both with rounds by the rule of `queries_rounds`, from the paper's Theorem 2.2. Optimised:
-whole 3-way marginals, fitted after each round, rounds by the rule of `rounds_of`, as SQL has it.
+times a round, the average; both with rounds by the rule of `queries_rounds`, from Theorem 2.2 of the text of 2012.
+Optimised: whole 3-way marginals, fitted after each round, rounds by the rule of `rounds_of`, as SQL has it.
 Figure 3: NLTCS, average over the 2- or 3-way marginals of the mean absolute error of a cell, in records, against
 epsilon, for 20, 30 and 40 marginals asked as a whole.
 

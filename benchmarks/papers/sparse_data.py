@@ -1,4 +1,4 @@
-"""Figures 2 to 6 of "Differentially Private Publication of Sparse Data" (Cormode et al. 2012), and its claims as gates.
+"""Figures 3, 4, 5 (c) and a table for 6 (a) of "Publication of Sparse Data" (Cormode et al. 2012); claims as gates.
 
 Synthetic data of the paper: m = 10^6, occupied cells at random with counts of mean 100 and standard deviation 20 or 40,
 density 0.1, 0.01, 0.001, epsilon 0.1; and the US county commuting matrix where it is there. Ranges are runs of cells in

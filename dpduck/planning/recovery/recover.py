@@ -59,7 +59,7 @@ def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray,
 
 
 def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Sums chi(cell) f / m_B over coefficients with support in B, for each cell of B (equation 5 of the paper)."""
+    """Sums chi(cell) f / m_B over coefficients with support in B, for each cell of B (the paper, Theorem 4.1 (2))."""
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     sums = [np.zeros(tuple(plan.workload.sizes[attribute] for attribute in members)) for members in lattice.sets]
     for measurement, answers in zip(plan.measurements, noisy, strict=True):
