@@ -86,6 +86,10 @@ STATEMENTS = {
     "distinct": _ASK + "sex, count(DISTINCT small) FROM lake.db.visits GROUP BY sex",
     "weighed": _ASK.replace("= 1)", "= 1, delta = 1e-9, max_norm_contributed = 2)")
     + "ok, ward, count(*), sum(charge), avg(price), count(DISTINCT patient_id) FROM lake.db.visits GROUP BY ok, ward",
+    "found norms": _ASK.replace("= 1)", "= 1, delta = 1e-9, max_norm_contributed = 'private', total = TRUE)")
+    + "ward, day, count(*) AS n, avg(charge) AS a FROM lake.db.visits GROUP BY ward, day",
+    "weighed weeks": _ASK.replace("= 1)", "= 1, delta = 1e-9, max_norm_contributed = 2)")
+    + "age // 10 AS decade, count(*) AS n FROM lake.db.visits GROUP BY age // 10",
     "groups": _ASK.replace("= 1)", "= 1, max_groups_contributed = 2)")
     + "ok, ward, count(*), sum(charge), count(DISTINCT patient_id) FROM lake.db.visits GROUP BY ok, ward",
     "per group": _ASK + "sex, sum(charge, contribution_bounds_per_group => (0, 500)) FROM lake.db.visits GROUP BY sex",

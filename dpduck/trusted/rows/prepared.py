@@ -104,9 +104,6 @@ def _in_engine(job: object, elsewhere: Elsewhere) -> object:
     if isinstance(job, (KeyedJob, KeyJob)):
         return replace(job, rows=replace(job.rows, elsewhere=elsewhere))
     if isinstance(job, CountingJob):
-        if job.levels:
-            accepted = "max_norm_contributed = 30, a number"
-            raise Refusal("a private norm is not looked for where an engine has the rows", accepted=accepted)
         return replace(job, elsewhere=elsewhere)
     raise InternalError("nobody can count this")
 
