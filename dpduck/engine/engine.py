@@ -349,7 +349,7 @@ class Engine:
     ) -> Analysed:
         """Analyses a statement.
 
-        A statement may have been paid for while a tree was the default of quantiles. It is still the same statement.
+        A statement may have been paid for while it had other defaults. It is still the same statement.
         known: its earlier analysis, which holds while public facts are the same.
         """
         read = self._read(statement, text, box, caller, known)
@@ -357,7 +357,7 @@ class Engine:
         if rows.cell_key and not self._prepared.has_key(rows):  # its rows are older than the key, or the note of it
             bare = replace(read.analysis.request, rows=replace(rows, cell_key=()))
             read = replace(read, analysis=replace(read.analysis, request=bare))
-        request, before = read.analysis.request, read.analysis.request.with_a_tree()
+        request, before = read.analysis.request, read.analysis.request.as_before()
         if before is None or self._is_paid(request) or not self._is_paid(before):
             return read
         return replace(read, analysis=replace(read.analysis, request=before))
@@ -396,7 +396,7 @@ class Engine:
         request = read.analysis.request
         if read.analysis.reuse:
             return self._releases.by_digest(reuse_digest(request, caller)) is not None
-        asked = (request, request.with_a_tree())
+        asked = (request, request.as_before())
         return any(one is not None and self._releases.by_digest(one.digest()) is not None for one in asked)
 
     def _ask(self, statement: AskStatement, text: str, caller: Caller, known_before: Analysed | None) -> str:

@@ -277,8 +277,8 @@ class Treatment:
     groups: the most groups of one unit, 0 for any number, where it is no part of the digest.
     left_out: whether intervals hold what a norm leaves out. total: whether cells are brought to a total that is
         measured apart. Both are no part of the digest where they are false.
-    usual: whether all this about norms is not written, but what a statement gets that says nothing of bounds. Nothing
-        of it is then part of the digest, so that answers of earlier versions are found.
+    usual: whether all this about norms is not written, but what a statement gets that says nothing of bounds. It is no
+        part of the digest.
     """
 
     strategy: str = "auto"
@@ -488,12 +488,12 @@ class Request:
             "quantile_intervals": treatment.quantile_intervals,
             "evenly": not treatment.evenly,
             "norm": treatment.norm is None,
-            "finds_norm": treatment.usual or not treatment.finds_norm,
+            "finds_norm": not treatment.finds_norm,
             "sum_norms": not treatment.sum_norms,
             "centers": not treatment.centers,
             "groups": not treatment.groups,
-            "left_out": treatment.usual or not treatment.left_out,
-            "total": treatment.usual or not treatment.total,
+            "left_out": not treatment.left_out,
+            "total": not treatment.total,
             "usual": True,
         }
         told["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
@@ -504,9 +504,14 @@ class Request:
         canonical = json.dumps(told, sort_keys=True, default=lambda x: _fields(x) if is_dataclass(x) else str(x))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def with_a_tree(self) -> Request | None:
-        """Returns the request of the same text while trees were the default, None where it is the same request."""
+    def as_before(self) -> Request | None:
+        """Returns the request of the same text in earlier versions, None where it is the same request.
+
+        Trees were the default of quantiles, and rows that of people with many rows.
+        """
         treatment = self.question.treatment
+        if treatment.usual:
+            return replace(self, question=replace(self.question, treatment=Treatment()))
         written = treatment.quantiles != AUTO or not treatment.quantile_intervals
         if written or not any(one.is_quantile for one in self.question.aggregates):
             return None

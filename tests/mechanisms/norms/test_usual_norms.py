@@ -10,7 +10,7 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import Request, Treatment
+from dpduck.frontend.select.request import Request
 from dpduck.frontend.select.usual_norms import MANY_CELLS, MANY_ROWS
 from dpduck.mechanisms.norms import NORMS
 from tests.support.clinics import Clinic
@@ -108,14 +108,15 @@ def test_the_choice_follows_from_public_facts(shop: Clinic) -> None:
     assert before == after and MANY_ROWS <= 500 and MANY_CELLS <= 25
 
 
-def test_the_digest_is_that_of_earlier_versions(shop: Clinic) -> None:
-    """An answer that an earlier version stored is found: the default is no part of the digest."""
-    request = request_of(shop, NORMED[0])
-    earlier = replace(request, question=replace(request.question, treatment=Treatment()))
-    written = replace(
-        request, question=replace(request.question, treatment=replace(request.question.treatment, usual=False))
-    )
-    assert request.digest() == earlier.digest() != written.digest()
+def test_the_digest_is_that_of_what_is_done(shop: Clinic) -> None:
+    """It is that of the same options written out. A statement that says its rows keeps that of earlier versions."""
+    request, treatment = request_of(shop, NORMED[0]), request_of(shop, NORMED[0]).question.treatment
+    written = replace(request, question=replace(request.question, treatment=replace(treatment, usual=False)))
+    rows = request_of(shop, NORMED[0], f"{BOTH}, max_rows_contributed = 500")
+    before = request.as_before()
+    assert before is not None
+    assert request.digest() == written.digest() != rows.digest() == before.digest()
+    assert rows.as_before() is None
 
 
 def test_a_stored_answer_of_an_earlier_version_is_free(shop: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +148,8 @@ def test_the_answer_errs_less_and_says_how_much(shop: Clinic) -> None:
 
 def test_dp_explain_says_what_was_chosen(shop: Clinic) -> None:
     """The note names the option that undoes it, and the error that the statement would have then."""
-    statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}) {NORMED[0]}"
+    statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}, refresh = 'explained') {NORMED[0]}"
     notes = shop.con.execute("SELECT note FROM dp_explain(?)", [statement]).fetchall()
     (note,) = [row[0] for row in notes if "says no bound" in row[0]]
     assert "max_rows_contributed = 500 says that noise goes by rows, with errors of 23" in note
-    assert NORMS.serves(request_of(shop, NORMED[0]))
+    assert NORMS.serves(request_of(shop, NORMED[0], f"{BOTH}, refresh = 'explained'"))
