@@ -234,6 +234,8 @@ def _weighed_sql(
     rows. units: whether the number of each cell's units comes last.
     """
     columns = unit_columns(aggregates, by_unit(aggregates))
+    if together and not any(one.per_group for one in aggregates):
+        cells = ()  # a unit's sums over all cells are those of its rows
     of_units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
     if together:
         of_units, cells = together_sql(of_units, aggregates), ()
