@@ -98,3 +98,15 @@ def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
     for wrong in (merged_ask, replace(ask, scan=Scan(apart, 3, most=1, attributes=2))):
         with pytest.raises(InternalError, match="nothing was charged"):
             require_paid([wrong], Charge.concentrated(Fraction(50)))
+
+
+def test_tables_of_several_aggregates_have_no_one_price() -> None:
+    """A unit moves the tables of each aggregate: two of them at the price of one cost half of what they should."""
+    apart = job_of([2, 0, 1], 3)
+    two = replace(apart, aggregates=apart.aggregates * 2)
+    query = KroneckerQuery((0,), (IdentityFactor(3),))
+    for tables in (range(1), range(1, 2), range(0)):
+        ask = Ask(Scan(two, 3, tables), Table(query), GAUSSIAN)
+        require_paid([ask], Charge.concentrated(ask.cost.rho))
+    with pytest.raises(InternalError, match="nothing was charged"):
+        require_paid([Ask(Scan(two, 3, range(2)), Table(query), GAUSSIAN)], Charge.concentrated(Fraction(50)))

@@ -317,7 +317,7 @@ def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:
     rows, cell_rows, cells_of = unit
     whole, moved = (rows * measure.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
     by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
-    one_cell = measure.unit_bound(cell_rows if measure.added else rows, 1)
+    one_cell = measure.unit_bound(cell_rows if measure.added and measure.kinds is None else rows, 1)
     return moved * (min(moved, one_cell) if by_cell else moved) / whole
 
 

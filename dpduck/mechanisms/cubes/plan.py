@@ -260,6 +260,8 @@ def unit_bounds(request: Request, measure: Measure, cells: int) -> UnitBounds:
     cell_rows = request.cell_rows if request.rows.cell_key else rows
     if not measure.added or not (by_group or measure.squared_norm or cell_rows < rows):
         return plain_bounds(bound)
+    if measure.kinds is not None:  # several values of a key are one kind, in which a unit may have all its rows
+        return plain_bounds(bound)
     apart = request.question.tells_keys_apart
     if measure.squared_norm and not apart and sum(len(key.codes) for key in request.question.keys) > MOST_MERGED:
         raise Refusal(

@@ -301,9 +301,9 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
-    """Returns for each table of a scan the bound of its aggregate."""
-    by_table = [bound for aggregate, bound in zip(job.aggregates, bounds, strict=True) for _ in range(aggregate.tables)]
-    return [by_table[number] for number in scan.tables]
+    """Returns the bound of the one aggregate that the tables of a scan are of; 0, which no scan has, of several."""
+    by_table = [number for number, one in enumerate(job.aggregates) for _ in range(one.tables)]
+    return [bounds[one] for one in asked] if len(asked := {by_table[table] for table in scan.tables}) < 2 else [0]
 
 
 def job_bounds(scan: Scan) -> list[int]:

@@ -65,8 +65,7 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
     """Refuses what is no stream over this attribute; returns its job and matrix, and the slot of its first period.
 
-    Asked before the charge, too: what was paid for can be refreshed.
-    Every ask is of the one scan's rows, by the one matrix over time. Its periods are consecutive bins of one column.
+    Asked before the charge, too. Every ask is of one scan's rows, by one matrix over consecutive bins of one column.
     """
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if not isinstance(job, CountingJob):
@@ -77,8 +76,9 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
         require_weights(_query(ask))
     held = job.unit_sql is None or job.unit_type in HELD_UNITS
     plain = job.prepared is None and job.elsewhere is None and job.periods is None
+    fewer = job.groups or job.cell_key or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
-    if not held or not plain or job.source is None or (job.unit_sql is None and by_group):
+    if fewer or not held or not plain or job.source is None or (job.unit_sql is None and by_group):
         raise InternalError("rows that a stream does not follow")
     attribute = job.attributes[axis]
     (key,) = attribute.sources

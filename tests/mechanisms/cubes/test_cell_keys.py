@@ -237,6 +237,22 @@ def test_other_prices_and_norms_go_with_it(stays: Clinic, options: str) -> None:
     assert len(stays.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {options} {select}")) == 8
 
 
+@pytest.mark.parametrize("place", ["FROM stays GROUP BY day", "FROM stays GROUP BY day, sex"])
+@pytest.mark.parametrize("options", ["rho = 1", "epsilon = 1", "target_stderr = 9"])
+@pytest.mark.parametrize("column", ["sex", "day"])
+def test_counts_that_are_planned_together_go_with_it(stays: Clinic, column: str, options: str, place: str) -> None:
+    """Several days are one kind of rows. A unit may have all its rows in one kind, and no answer moves further."""
+    counts = {"sex": "count(*), count_if(sex = 'F') AS f, count_if(sex = 'M') AS m",
+              "day": "count_if(day = 2) AS n, count_if(day = 3) AS f, count_if(day > 3) AS m"}  # fmt: skip
+    asked = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) day, {counts[column]} {place}"
+    found = plan_of(stays.con, asked)
+    assert found.request.rows.cell_key == KEY and any(one.measure.kinds for one in found.measures)
+    assert len(stays.dp(asked)) == (8 if place.endswith("day") else 16)
+    compared, beyond = moves_beyond_norms(stays.con, asked)
+    assert compared >= 3
+    assert beyond == []
+
+
 def test_known_answers_of_prepared_rows_go_with_it() -> None:
     """A target with reuse pays for what is missing, of the same rows and at the same bounds or wider ones."""
     made = open_stays()

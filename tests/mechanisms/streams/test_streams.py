@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 from dpduck.mechanisms.streams.statements import FEWER
 from dpduck.planning.time_axis import STRATEGIES
+from dpduck.trusted.private.streams import require_stream
+from dpduck.values.errors import InternalError
 from tests.mechanisms.streams.streams import MOST, PERIODS, POLICY, STREAM, Visits, options
 
 ROWS = [
@@ -370,3 +373,16 @@ def test_a_part_of_the_unit_of_another_type(visits: Visits) -> None:
     assert "rests on changed: the unit" in visits.refusal("REFRESH PRIVATE STREAM by_month UNTIL '2024-04-01'")
     visits.con.execute("ALTER TABLE visits ALTER number TYPE INTEGER")
     assert visits.refresh(3).startswith("by_month has 3")
+
+
+def test_bounds_that_no_refresh_keeps(visits: Visits) -> None:
+    """A refresh takes rows by MAX ROWS alone: a job whose price goes by groups, levels or norms is no stream's."""
+    select = "came, ward, count(DISTINCT person) AS p FROM visits GROUP BY came, ward"
+    visits.dp(f"CREATE PRIVATE STREAM by_month OPTIONS ({options()}) AS SELECT {select}")
+    asks = visits.asks()
+    job, _, _ = require_stream(asks, 0)
+    weighed = tuple(replace(one, norm=1) for one in job.aggregates)
+    for other in (replace(job, groups=1), replace(job, levels=3), replace(job, aggregates=weighed)):
+        assert other.unit_bounds != job.unit_bounds == (MOST,)
+        with pytest.raises(InternalError, match="a stream does not follow"):
+            require_stream([replace(ask, scan=replace(ask.scan, job=other)) for ask in asks], 0)
