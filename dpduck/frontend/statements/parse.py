@@ -66,7 +66,7 @@ def parse_statement(text: str) -> Statement | CreateSynthetic | SampleRelease | 
         return read_drop_policy(reader)
     if (view := _existing_view(reader)) is not None:
         return view
-    if (stream := read_stream(reader, _parse_query, _view_options)) is not None:
+    if (stream := read_stream(reader, _parse_inner, _view_options)) is not None:
         return stream
     for kind in KINDS:
         if reader.take_words("DROP", "PRIVATE", kind.upper()):
@@ -193,7 +193,7 @@ def _sparse(reader: TokenReader, kind: str) -> CreateSparse:
     if not options:
         raise reader.unexpected("OPTIONS (epsilon = .., ..)")
     if reader.take(TokenType.ALIAS):
-        query = _parse_query(reader.text, reader.tokens[reader.index :])
+        query = _parse_inner(reader.text, reader.tokens[reader.index :])
     elif reader.take_words("ON"):
         table = _until(reader, TokenType.L_PAREN, "(")
         columns = _until(reader, TokenType.R_PAREN, ")")
@@ -255,6 +255,18 @@ def _parse_query(text: str, tokens: list[Token]) -> exp.Query:
     note_positions(parsed[0], text)
     check_atoms(parsed[0])
     return parsed[0]
+
+
+def _parse_inner(text: str, tokens: list[Token]) -> exp.Query:
+    """Returns the SELECT of a statement that has its options after its name."""
+    query = _parse_query(text, tokens)
+    if query.find(DifferentialPrivacy) is not None:
+        raise Refusal(
+            "this statement has its options after its name",
+            accepted="OPTIONS (..) AS SELECT .. without WITH DIFFERENTIAL_PRIVACY",
+            position=position_in(text, tokens[0].start),
+        )
+    return query
 
 
 def _parse_refusal(error: ParseError) -> Refusal:

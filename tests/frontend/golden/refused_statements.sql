@@ -164,6 +164,14 @@ CREATE VIEW x AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*)
 CREATE PRIVATE VIEW v AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits
 -- refused: line 1, column 26: a private view has its options after its name; accepted: CREATE PRIVATE VIEW name OPTIONS (..) AS SELECT .. without WITH DIFFERENTIAL_PRIVACY
 
+-- title: a stream with the clause of a SELECT
+CREATE PRIVATE STREAM s OPTIONS (epsilon = 1) AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (nonsense = 3) count(*) FROM visits
+-- refused: line 1, column 50: this statement has its options after its name; accepted: OPTIONS (..) AS SELECT .. without WITH DIFFERENTIAL_PRIVACY
+
+-- title: a projection with the clause of a SELECT
+CREATE PRIVATE PROJECTION p OPTIONS (epsilon = 1) AS SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (nonsense = 3) sex FROM visits
+-- refused: line 1, column 54: this statement has its options after its name; accepted: OPTIONS (..) AS SELECT .. without WITH DIFFERENTIAL_PRIVACY
+
 -- title: a private view with two parts in its name
 CREATE PRIVATE VIEW private.v OPTIONS (epsilon = 1) AS SELECT count(*) FROM visits
 -- refused: line 1, column 28: a private view has a name of one part; accepted: a name without dots
