@@ -255,6 +255,9 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     ]
     sources = request.question.sources
     keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
+    if request.question.matrix and len(keys) > 1:
+        (cells,) = scans_of(found)[0].job.attributes
+        keys = [MeasuredKey(cells.sources, cells.size, tuple(cells.codes.ravel().tolist()))]
     if request.question.intervals:
         keys = [MeasuredKey((0,), sources[0].domain.size, tuple(range(sources[0].domain.size)))]
     return measured_to_bytes(
