@@ -56,7 +56,8 @@ class CellWorkload:
         for chosen, weight in zip(self.sets, self.weights, strict=True):
             product: FloatArray = np.ones((1, 1))
             for place, one in enumerate(self.attributes):
-                product = np.kron(product, one.gram if place in chosen else np.ones((one.size, one.size)))
+                own = one.gram if place in chosen else np.ones((one.size, one.size))
+                product = np.kron(product, own).astype(np.float64)
             found += weight * product
         return found
 

@@ -8,7 +8,7 @@ from dpduck.algebra.ranges import all_ranges, identity, prefixes
 
 def dense(workload: CellWorkload, chosen: tuple[int, ...]) -> np.ndarray:
     """The queries of a set, shape (queries, cells)."""
-    found = np.ones((1, 1))
+    found: np.ndarray = np.ones((1, 1))
     for place, one in enumerate(workload.attributes):
         found = np.kron(found, one.matrix() if place in chosen else np.ones((1, one.size)))
     return found

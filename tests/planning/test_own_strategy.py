@@ -145,8 +145,8 @@ def test_a_singular_matrix_says_what_it_cannot_answer() -> None:
         plan_own(over(identity(2), identity(2)), np.ones((1, 4), np.int64), LAPLACE, Fraction(1), 1)
     plan = plan_own(over(intervals(6, [(0, 2), (0, 4), (2, 6)])), pairs, LAPLACE, Fraction(1), 1)
     np.testing.assert_allclose(plan.variances[0], dense_variances(plan), rtol=1e-9)
-    table = np.arange(6)
-    recovered = recover_own(plan, [block @ table for block in plan.blocks])
+    table = np.arange(6.0)
+    recovered = recover_own(plan, [block @ table.astype(np.int64) for block in plan.blocks])
     np.testing.assert_allclose(recovered[0], plan.workload.answers(table)[0], atol=1e-7)
 
 
