@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from benchmarks.papers.own_strategies import Case, cases, program_optimum, total_of
 from dpduck.algebra.cells import CellWorkload
-from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes
-from dpduck.planning.convex_budgets import convex_budgets
+from dpduck.algebra.ranges import RangeWorkload, identity, intervals, prefixes
 from dpduck.planning.ranges.own import OwnPlan, greedy_groups, plan_own
 from dpduck.planning.recovery.recover import recover_own
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 NOISES = [LAPLACE, GAUSSIAN]
+CASES = list(cases())
 FINE = {LAPLACE: Fraction(1, 1000), GAUSSIAN: Fraction(1, 2 * 10**6)}
 """Prices at which a total variance is that of a price of 1, or of sigma = 1, times a million."""
 
@@ -45,58 +45,27 @@ def dense_variances(plan: OwnPlan) -> FloatArray:
     return np.concatenate([(answers**2).sum(axis=-1).ravel() for answers in plan.workload.answers(inverse)])
 
 
-def program_optimum(workload: CellWorkload, entries: IntegerArray, noise: NoiseKind) -> float:
-    """The paper: unweighted least squares, its program's budgets, and then least squares with these."""
-    inverse = np.linalg.pinv(entries.astype(np.float64))
-    weights = np.einsum("ji,jk,ki->i", inverse, workload.gram, inverse)
-    norm = 1 if noise is LAPLACE else 2
-    budgets = convex_budgets(np.abs(entries).astype(np.float64) ** norm, weights, 3 - norm)
-    return total_of(workload, entries, budgets, noise)
-
-
-def total_of(workload: CellWorkload, entries: IntegerArray, budgets: FloatArray, noise: NoiseKind) -> float:
-    precisions = budgets**2 / 2 if noise is LAPLACE else budgets
-    normal = entries.T @ (entries * precisions[:, None])
-    return float((workload.gram * np.linalg.pinv(normal)).sum())
-
-
-def cases() -> Iterator[tuple[str, RangeWorkload, IntegerArray]]:
-    """Six strategies without groups, of which the first is the setting of the reading list."""
-    generator = np.random.default_rng(4)
-    for name, make in (("prefixes", prefixes), ("ranges", all_ranges)):
-        mixed = np.vstack([np.eye(8, dtype=np.int64), generator.integers(-3, 4, (2, 8))])
-        yield f"{name} with rows of several magnitudes", make(8), mixed
-        scaled = np.eye(8, dtype=np.int64) * generator.integers(1, 9, (8, 1))
-        yield f"{name} with dense rows", make(8), np.vstack([scaled, generator.integers(0, 9, (2, 8))])
-        tree = [np.kron(np.eye(8 // k, dtype=np.int64), np.ones((1, k), np.int64)) for k in (1, 2, 4, 8)]
-        yield f"{name} with a tree and prefixes", make(8), np.vstack([*tree, np.tril(np.ones((8, 8), np.int64))[::3]])
-
-
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(("name", "asked", "entries"), list(cases()), ids=[name for name, *_ in cases()])
-def test_total_variance_is_within_the_programs_optimum(
-    noise: NoiseKind, name: str, asked: RangeWorkload, entries: IntegerArray
-) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.shape}, {case.name}")
+def test_total_variance_is_within_the_programs_optimum(noise: NoiseKind, case: Case) -> None:
     """Twelve cases: at most 1.05 of the program's budgets with least squares; exact charges, dense variances."""
-    workload = over(asked)
-    plan = plan_own(workload, entries, noise, FINE[noise], 1, seconds=1.0)
-    assert plan.total_variance / 10**6 <= 1.05 * program_optimum(workload, entries, noise)
+    plan = plan_own(over(case.asked), case.entries, noise, FINE[noise], 1, seconds=1.0)
+    assert plan.total_variance / 10**6 <= 1.05 * program_optimum(case.asked.gram, case.entries, noise)
     assert exact_cost(plan, 1) <= FINE[noise]
     np.testing.assert_allclose(np.concatenate([one.ravel() for one in plan.variances]), dense_variances(plan))
-    if "prefixes with rows of several magnitudes" in name and noise is LAPLACE:
-        assert plan.total_variance / 10**6 < 95
+    if case is CASES[0] and noise is LAPLACE:
+        assert plan.total_variance / 10**6 < 95, "where budgets by groups had 251"
 
 
 def test_gaussian_budgets_are_the_joint_optimum() -> None:
     """A perturbed budget is never better: the variance is convex in the budgets of Gaussian noise."""
     generator = np.random.default_rng(5)
-    for _, asked, entries in cases():
-        workload = over(asked)
-        found = plan_own(workload, entries, GAUSSIAN, FINE[GAUSSIAN], 1).total_variance / 10**6
+    for case in CASES:
+        found = plan_own(over(case.asked), case.entries, GAUSSIAN, FINE[GAUSSIAN], 1).total_variance / 10**6
         for _ in range(200):
-            budgets = np.exp(generator.normal(size=len(entries)))
-            budgets /= ((entries**2).T @ budgets).max()
-            assert found <= 1.01 * total_of(workload, entries, budgets, GAUSSIAN)
+            budgets = np.exp(generator.normal(size=len(case.entries)))
+            budgets /= ((case.entries**2).T @ budgets).max()
+            assert found <= 1.01 * total_of(case.asked.gram, case.entries, budgets, GAUSSIAN)
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -129,10 +98,10 @@ def test_uniform_budgets_and_what_they_cost(noise: NoiseKind) -> None:
 
 
 def test_few_bits_still_fit() -> None:
-    """Integers of at most 4 bits a column: a larger error, no larger charge; with too few none are found."""
-    _, asked, entries = next(iter(cases()))
-    fine = plan_own(over(asked), entries, LAPLACE, FINE[LAPLACE], 1)
-    coarse = plan_own(over(asked), entries, LAPLACE, FINE[LAPLACE], 1, bits=4)
+    """Integers of at most 4 bits a column: a larger error, no larger charge."""
+    workload, entries = over(CASES[1].asked), CASES[1].entries
+    fine = plan_own(workload, entries, LAPLACE, FINE[LAPLACE], 1, seconds=0.5)
+    coarse = plan_own(workload, entries, LAPLACE, FINE[LAPLACE], 1, seconds=0.5, bits=4)
     assert exact_cost(coarse, 1) <= FINE[LAPLACE] and fine.total_variance <= coarse.total_variance * (1 + 1e-6)
 
 

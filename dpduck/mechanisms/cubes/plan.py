@@ -277,17 +277,8 @@ def _candidates(
     _require_plain(treatment)
     attributes = [range_workload(key) for key in question.keys]
     if question.matrix:
-        return plan_own_matrix(
-            attributes,
-            workload,
-            matrix_of(question),
-            noise,
-            amount,
-            unit_bound,
-            budgets=treatment.budgets,
-            planning_seconds=seconds,
-            row_bound=row_bound,
-        )
+        own = partial(plan_own_matrix, attributes, workload, matrix_of(question), noise, amount, unit_bound)
+        return own(budgets=treatment.budgets, planning_seconds=seconds, row_bound=row_bound)
     if question.intervals:
         attributes = [intervals(question.sources[0].domain.size, question.intervals)]
         workload = MarginalWorkload((attributes[0].size,), ((0,),), (1.0,))

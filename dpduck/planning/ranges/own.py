@@ -53,7 +53,8 @@ TURNS = 500
 
 STARTS = 16
 SPREAD = 2.0
-"""Random budgets to begin with: normal logarithms with this deviation."""
+LEAST_PLACE = 1e-3
+"""Uneven budgets to begin with: their logarithms are normal quantiles, at multiples of a root modulo 1."""
 
 ROUNDED = 1e-3
 """Budgets become the smallest integers that lose less than this part of the total variance."""
@@ -237,15 +238,15 @@ def joint_budgets(
 
     costs: of each group, in each column. members: the group of each row. The program and least squares take turns,
     from the paper's start, which is unweighted least squares. Under Laplace noise there are several optima, so that
-    equal budgets and a few random ones are starts, too, as long as there is time.
+    equal budgets and a few uneven ones are starts, too, as long as there is time.
     """
     power = 3 - rows.norm
     unweighted = np.linalg.pinv(rows.inside, rcond=NULL)
     start = np.einsum("ji,jk,ki->i", unweighted, rows.gram, unweighted)
     best = _in_turns(rows, costs, members, _program(costs, _summed(start, members), power), deadline)
-    generator = np.random.default_rng(len(costs))
-    begins = [np.ones(len(costs)), *np.exp(SPREAD * generator.normal(size=(STARTS, len(costs))))]
-    for begin in begins if rows.norm == 1 else ():
+    steps = np.sqrt(np.arange(STARTS) + 2.5)[:, None] * np.arange(1.0, len(costs) + 1)
+    uneven = np.exp(SPREAD * scipy.special.ndtri(np.clip(steps % 1, LEAST_PLACE, 1 - LEAST_PLACE)))
+    for begin in [np.ones(len(costs)), *uneven] if rows.norm == 1 else ():
         if monotonic() > deadline:
             break
         found = _in_turns(rows, costs, members, begin / (costs.T @ begin).max(), deadline)
