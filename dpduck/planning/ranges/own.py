@@ -136,7 +136,7 @@ class Rows:
         if covariance is None:
             return None
         half = self.inside @ covariance
-        summed = precisions**2 * np.einsum("ij,ij->i", half @ self.gram, half)
+        summed = precisions**2 * ((half @ self.gram) * half).sum(axis=1)
         return float((self.gram * covariance).sum()), summed
 
 
@@ -185,6 +185,8 @@ def plan_own(
 
 def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
     """Returns an orthonormal basis of the row space; refuses rows that leave an answer undetermined."""
+    if cholesky_factor((entries.T @ entries.astype(np.float64)).astype(np.float64)) is not None:
+        return np.eye(entries.shape[1])
     _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=len(entries) < entries.shape[1])
     rank = int((singular > NULL * singular.max()).sum())
     if rank == entries.shape[1]:
@@ -242,7 +244,7 @@ def joint_budgets(
     """
     power = 3 - rows.norm
     unweighted = np.linalg.pinv(rows.inside, rcond=NULL)
-    start = np.einsum("ji,jk,ki->i", unweighted, rows.gram, unweighted)
+    start = ((rows.gram @ unweighted) * unweighted).sum(axis=0)
     best = _in_turns(rows, costs, members, _program(costs, _summed(start, members), power), deadline)
     steps = np.sqrt(np.arange(STARTS) + 2.5)[:, None] * np.arange(1.0, len(costs) + 1)
     uneven = np.exp(SPREAD * scipy.special.ndtri(np.clip(steps % 1, LEAST_PLACE, 1 - LEAST_PLACE)))

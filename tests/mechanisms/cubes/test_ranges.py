@@ -164,7 +164,7 @@ def test_each_row_has_a_budget_of_its_own(visits: Clinic) -> None:
 def test_an_own_strategy_over_two_columns(visits: Clinic) -> None:
     """Rows over all cells, 0 for every value: a cube agrees with itself, and is near the exact counts.
 
-    Noise of the smallest scale that a row has here is below 1, so that 12 standard errors have a chance below 1e-8.
+    Twenty standard errors of a sum of Laplace noises have a chance below 1e-11.
     """
     cells = [(1 + 5 * sex + ward, 1 + sex, 1 + ward, 1) for sex in range(2) for ward in range(5)]
     rows = [*cells, (11, 0, 0, 1), (12, 1, 0, 1), (12, 2, 0, -1), (13, 0, 3, 2), (13, 1, 3, 1)]
@@ -184,6 +184,14 @@ def test_an_own_strategy_over_two_columns(visits: Clinic) -> None:
         if sex is None:
             assert answer == pytest.approx(found[0, ward][0] + found[1, ward][0])
     assert visits.value("SELECT spent FROM dp_budget()") == 10
+
+
+def test_a_prepared_table_takes_an_own_strategy(visits: Clinic) -> None:
+    """The strategy's table is no table that rows are read from: nothing of it is copied beside prepared rows."""
+    visits.dp("ALTER PRIVACY POLICY ON visits PREPARE")
+    declare_strategy(visits, "mine", "(1, 1, 1), (2, 2, 1)")
+    statement = ask("epsilon = 100, strategy_table = 'mine'", "sex, count(*)", "sex", "visits")
+    assert [round(answer) for _, answer in visits.dp(statement)] == [500, 500]
 
 
 def counts_between(options: str, *conditions: str) -> str:
