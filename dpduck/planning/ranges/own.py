@@ -243,8 +243,8 @@ def joint_budgets(
     equal budgets and a few uneven ones are starts, too, as long as there is time.
     """
     power = 3 - rows.norm
-    unweighted = np.linalg.pinv(rows.inside, rcond=NULL)
-    start = ((rows.gram @ unweighted) * unweighted).sum(axis=0)
+    unweighted = rows.weights(np.ones(len(members)))
+    start = np.ones(len(members)) if unweighted is None else unweighted[1]
     best = _in_turns(rows, costs, members, _program(costs, _summed(start, members), power), deadline)
     steps = np.sqrt(np.arange(STARTS) + 2.5)[:, None] * np.arange(1.0, len(costs) + 1)
     uneven = np.exp(SPREAD * scipy.special.ndtri(np.clip(steps % 1, LEAST_PLACE, 1 - LEAST_PLACE)))
