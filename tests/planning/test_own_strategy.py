@@ -54,7 +54,7 @@ def test_total_variance_is_within_the_programs_optimum(noise: NoiseKind, case: C
     assert exact_cost(plan, 1) <= FINE[noise]
     np.testing.assert_allclose(np.concatenate([one.ravel() for one in plan.variances]), dense_variances(plan))
     if case is CASES[0] and noise is LAPLACE:
-        assert plan.total_variance / 10**6 < 95, "where budgets by groups had 251"
+        assert plan.total_variance / 10**6 < 95, "where budgets by groups had 205"
 
 
 def test_gaussian_budgets_are_the_joint_optimum() -> None:
