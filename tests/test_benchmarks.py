@@ -83,6 +83,7 @@ TINY = {
     "papers.key_selection": Tiny(6, (), {"GROUPS": (1, 8)}),
     "papers.mwem": Tiny(6, ("--data", "{data}", "--runs", "1", "--cube-runs", "1", "--epsilons", "1",
         "--cube-epsilons", "0.1", "1", "--rounds", "2")),
+    "papers.own_strategies": Tiny(12, (), {"BINS": 8}),
     "papers.prior_weight": Tiny(0, ("MWEM",), {"MADE": {"MWEM": (((2, 2, 2, 2), 50),)}, "WEIGHTS": {
         "MWEM": (0.25, 0.5, 1.0)}, "EPSILONS": {"MWEM": ("1",)}}),
     "papers.range_strategies": Tiny(32, (), {"WORKLOADS": (("ranges", all_ranges, 8),) * 4}),

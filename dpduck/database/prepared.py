@@ -191,7 +191,9 @@ class PreparedTables:
             )
         names = tuple(twin.sql for twin in found.values())
         still = self._policies.shadows.still_here
-        beside = partial(self._files.reading, twins=names, public=rows.public_digests, shapes=rows.shapes, still=still)
+        read = {table for table, *_ in rows.shapes}  # not a strategy's table, which is part of the request
+        public = tuple(pair for pair in rows.public_digests if pair[0] in read)
+        beside = partial(self._files.reading, twins=names, public=public, shapes=rows.shapes, still=still)
         return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
     def _twin(self, known: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> Twin:

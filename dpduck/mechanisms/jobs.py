@@ -28,6 +28,8 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         for key in request.question.keys
         if not key.row_sql
     )
+    if request.question.matrix and len(attributes) > 1:  # a strategy of one's own is over all cells
+        attributes = (crossed(attributes, sizes),)
     if request.question.intervals:  # the bins of the one source, NULL among them, which no interval holds
         attributes = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),)
     return CountingJob(
@@ -47,3 +49,24 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         groups=groups if groups < prod(sizes) else 0,  # no unit is in more groups than there are
         cell_key=request.rows.cell_key,
     )
+
+
+def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
+    """Returns one attribute for all, the first of them varying slowest. sizes: of the sources.
+
+    A combination that one of them drops is dropped.
+
+    >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
+    >>> crossed(both, (3, 2)).codes.tolist()
+    [[1, 0], [-1, -1], [3, 2]]
+    """
+    sources = tuple(sorted({source for attribute in attributes for source in attribute.sources}))
+    codes = np.zeros([sizes[source] for source in sources], np.int64)
+    dropped = np.zeros(codes.shape, np.bool_)
+    for attribute in attributes:
+        order = np.argsort(attribute.sources)
+        shape = [sizes[source] if source in attribute.sources else 1 for source in sources]
+        own = attribute.codes.transpose(order).reshape(shape)
+        codes = codes * attribute.size + own
+        dropped |= own < 0
+    return Attribute(sources, np.where(dropped, -1, codes), prod(attribute.size for attribute in attributes))

@@ -12,7 +12,6 @@ from dpduck.planning.budgets import fits, optimal_parameters, safe_parameters, s
 from dpduck.planning.plan import Parameters
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
 from dpduck.values.errors import InternalError
-from tests.planning.convex_budgets import program, row_parameters
 
 NOISES = list(NoiseKind)
 
@@ -54,36 +53,6 @@ def test_the_closed_form_is_the_convex_optimum(noise: NoiseKind) -> None:
         power = 2 if noise is NoiseKind.LAPLACE else 1
         parameters = optimal_parameters(noise, weights, norms, 1.0 if power == 2 else 0.5)
         assert (weights * parameters**power).sum() == pytest.approx(solve(norms[:, None], weights, power), rel=1e-6)
-
-
-@pytest.mark.parametrize("power", [1, 2])
-def test_the_program_is_optimal_without_groups(power: int) -> None:
-    """The convex program (1)-(3) of the paper on matrices without groups, against a general solver to 1e-6."""
-    generator = np.random.default_rng(2)
-    for _ in range(10):
-        drawn = generator.integers(0, 3, (int(generator.integers(2, 10)), int(generator.integers(2, 8))))
-        costs = drawn[drawn.any(axis=1)].astype(np.float64)
-        weights = generator.uniform(0.1, 2, len(costs))
-        eta = program(costs, weights, power)
-        assert (costs.T @ eta).max() <= 1 + 1e-12
-        assert (weights * eta**-power).sum() == pytest.approx(solve(costs, weights, power), rel=1e-6)
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_parameters_of_any_matrix_fit_their_budget_exactly(noise: NoiseKind) -> None:
-    """With groups and without: the exact cost of every column is at most E, and of the worst nearly E."""
-    generator = np.random.default_rng(3)
-    grouped = np.array([[1, 1, 1, 1], [2, 2, 0, 0], [0, 0, 2, 2]])
-    for matrix in (grouped, generator.integers(-2, 3, (7, 5)), generator.integers(0, 2, (12, 9))):
-        rows = matrix[matrix.any(axis=1)]
-        parameters = row_parameters(noise, rows, generator.uniform(0.5, 2, len(rows)), Fraction(2, 7), 3)
-        power = 1 if noise is NoiseKind.LAPLACE else 2
-        columns = [
-            sum((Fraction(int(abs(v)) ** power) / s for v, s in zip(column, parameters, strict=True)), Fraction(0))
-            for column in rows.T.tolist()
-        ]
-        budget = Fraction(2, 7) * power
-        assert budget * (1 - Fraction(1, 10**8)) <= max(columns) * 3**power <= budget
 
 
 @given(

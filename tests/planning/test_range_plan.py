@@ -11,7 +11,7 @@ import pytest
 from benchmarks.papers._range_plans import plan_product, plan_ranges
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
-from dpduck.planning.ranges.plan import RangePlan, plan_matrix
+from dpduck.planning.ranges.plan import RangePlan
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
@@ -153,25 +153,6 @@ def test_products_of_optimised_strategies_fit_into_64_bits(noise: NoiseKind, att
         assert plan.total_variance < 1.01 * squared
     else:
         assert {strategy.name for strategy in plan.strategies} <= {"hierarchy", "haar"}
-
-
-@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
-def test_a_users_matrix_is_grouped_and_predicted(noise: NoiseKind) -> None:
-    """Total and single values: two groups with their own budgets, better than one budget for all rows."""
-    entries = np.vstack([np.ones((1, 9)), np.eye(9)]).astype(np.int64)
-    plan = plan_matrix(prefixes(9), entries, noise, Fraction(1), 1)
-    assert len(plan.measurements) == 2
-    assert exact_cost(plan.measurements, noise, 1) <= 1
-    np.testing.assert_allclose(plan.variances, dense_variances(plan), rtol=1e-9)
-
-
-def test_a_singular_matrix_says_what_it_cannot_answer() -> None:
-    """The refusal counts and names the intervals; a singular matrix that answers the workload is accepted."""
-    pairs = np.kron(np.eye(3), np.ones((1, 2))).astype(np.int64)
-    with pytest.raises(Refusal, match=r"do not determine 3 of the 6 intervals: \[0, 1\), \[0, 3\), \[0, 5\);"):
-        plan_matrix(prefixes(6), pairs, LAPLACE, Fraction(1), 1)
-    plan = plan_matrix(intervals(6, [(0, 2), (0, 4), (2, 6)]), pairs, LAPLACE, Fraction(1), 1)
-    np.testing.assert_allclose(plan.variances, dense_variances(plan), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

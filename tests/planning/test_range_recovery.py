@@ -11,7 +11,6 @@ from scipy import sparse
 from benchmarks.papers._range_plans import plan_product, plan_ranges
 from dpduck.algebra.ranges import all_ranges, intervals, prefixes, total
 from dpduck.planning.plan import Measurement
-from dpduck.planning.ranges.plan import plan_matrix
 from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.recovery.recover import recover_product, recover_ranges, solve_least_squares, solve_sparse
 from dpduck.trusted.noise.law import NoiseKind
@@ -73,18 +72,6 @@ def test_without_noise_the_counts_come_back() -> None:
             recovered = recover_ranges(plan, exact)
             np.testing.assert_allclose(recovered, workload.matrix() @ table, atol=1e-6)
             assert np.rint(recovered).max() == table.sum(), "the range of everything is among them"
-
-
-def test_singular_strategies_are_recovered() -> None:
-    """What the rows determine is answered, although the values are not determined."""
-    pairs = np.kron(np.eye(3), np.ones((1, 2))).astype(np.int64)
-    plan = plan_matrix(intervals(6, [(0, 2), (2, 6)]), pairs, GAUSSIAN, Fraction(1), 1)
-    noisy = noisy_answers(plan.measurements, np.arange(6), 1)
-    stacked = np.concatenate(noisy)
-    order = np.concatenate([matrix_of(measurement.query.factors[0]) for measurement in plan.measurements])
-    assert np.linalg.matrix_rank(order) == 3 < order.shape[1] == 6
-    by_pair = np.linalg.pinv(order) @ stacked
-    np.testing.assert_allclose(recover_ranges(plan, noisy), plan.workload.matrix() @ by_pair, atol=1e-7)
 
 
 @pytest.mark.parametrize("rank_deficient", [False, True])

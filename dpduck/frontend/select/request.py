@@ -367,7 +367,7 @@ class Question:
     grouping_sets: positions in keys, increasing within a set; no set twice.
     intervals: where every aggregate is an interval of bins of the one source: its first bin and the one after.
     summary: where a noisy summary is asked for in place of every cell.
-    matrix: an analyst's own strategy, as (row, column, value), rows and columns from 0.
+    matrix: an analyst's own strategy, as (row, column of each key, value), from 0. The column -1 is every value.
     selection: where groups are selected from the data; there is one grouping set then.
     own: options that a mechanism added, with their values; no part of the digest where there are none.
     together: ways in which counts may be planned together, each with groups of counts. They follow from the rest and
@@ -379,7 +379,7 @@ class Question:
     grouping_sets: tuple[tuple[int, ...], ...] = ((),)
     aggregates: tuple[Aggregate, ...] = (Aggregate("", "count(*)"),)
     treatment: Treatment = Treatment()
-    matrix: tuple[tuple[int, int, int], ...] = ()
+    matrix: tuple[tuple[int, ...], ...] = ()
     intervals: tuple[tuple[int, int], ...] = ()
     selection: KeySelection | None = None
     summary: Summary | None = None

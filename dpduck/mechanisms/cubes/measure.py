@@ -284,6 +284,9 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
     if not groups or sum(len(group.tables) for group, _ in groups) > MOST_QUERIES:
         return None
     keys = [MeasuredKey(key.sources, len(key.labels), key.codes) for key in request.question.keys]
+    if request.question.matrix and len(keys) > 1:
+        (cells,) = scans_of(found)[0].job.attributes
+        keys = [MeasuredKey(cells.sources, cells.size, tuple(cells.codes.ravel().tolist()))]
     if request.question.intervals:
         size = request.question.sources[0].domain.size
         keys = [MeasuredKey((0,), size, tuple(range(size)))]

@@ -8,7 +8,8 @@ is least error for the statement: with D_j the summed weighted relative variance
 j at the whole price, shares are proportional to D_j^(1/3) (Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian, D_j /
 share). Everything here is public.
 
-strategy_table is an analyst's own strategy from a declared public table (row, column, value).
+strategy_table is an analyst's own strategy from a declared public table (row, column, value), or for several grouping
+columns (row, column_1, column_2, .., value). The column 0 stands for every value.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,7 @@ from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Que
 from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
 from dpduck.planning.counts import CountStrategy, plan_counts
+from dpduck.planning.ranges.hierarchy import LARGEST_DENSE
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.values.errors import InternalError, Refusal
@@ -35,53 +38,57 @@ from dpduck.values.errors import InternalError, Refusal
 MOST_ENTRIES = 200_000
 MOST_ROWS = 4096
 LARGEST_VALUE = 1000
-_COLUMNS = ("row", "column", "value")
 
 
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
     """Returns the analysis with the matrix that its option names; the table's content becomes part of the request."""
     request = analysis.request
     named = request.question.treatment.strategy_table
-    if (
-        len(request.question.keys) != 1
-        or request.question.grouping_sets != ((0,),)
-        or request.question.treatment.strategy != "auto"
-    ):
+    sizes, treatment = request.question.sizes, request.question.treatment
+    if not sizes or treatment.strategy != "auto":
         raise Refusal(
-            "strategy_table serves one grouping column",
-            accepted="GROUP BY column, PREFIXES(column) or RANGES(column), without the option strategy",
+            "strategy_table is for grouping columns, in place of the option strategy",
+            accepted="GROUP BY with columns, PREFIXES(column) or RANGES(column), without the option strategy",
+        )
+    if prod(sizes) > LARGEST_DENSE:
+        raise Refusal(
+            f"a strategy over {prod(sizes)} cells", accepted=f"at most {LARGEST_DENSE} cells for strategy_table"
         )
     table = catalog.resolve(TableName(tuple(named.split("."))))
     if table is None or not catalog.is_public(table):
         raise Refusal(f"{named!r} is no public table", accepted="a table after DECLARE PUBLIC TABLE")
-    entries = catalog.integer_rows(table, _COLUMNS, MOST_ENTRIES)
-    matrix = _checked(entries, len(request.question.keys[0].labels), str(table))
+    names = ("column",) if len(sizes) == 1 else tuple(f"column_{place + 1}" for place in range(len(sizes)))
+    entries = catalog.integer_rows(table, ("row", *names, "value"), MOST_ENTRIES)
+    matrix = _checked(entries, sizes, str(table))
     digests = (*request.rows.public_digests, (table, catalog.public_digest(table)))
     rows, question = replace(request.rows, public_digests=digests), replace(request.question, matrix=matrix)
     return replace(analysis, request=replace(request, rows=rows, question=question))
 
 
-def _checked(entries: list[tuple[int, ...]], size: int, table: str) -> tuple[tuple[int, int, int], ...]:
+def _checked(entries: list[tuple[int, ...]], sizes: Sequence[int], table: str) -> tuple[tuple[int, ...], ...]:
     if not 1 <= len(entries) <= MOST_ENTRIES:
         raise Refusal(f"{table} has {len(entries) or 'no'} entries", accepted=f"1 to {MOST_ENTRIES} of them")
-    if len({entry[:2] for entry in entries}) != len(entries):
+    if len({entry[:-1] for entry in entries}) != len(entries):
         raise Refusal(f"{table} has two values for one row and column", accepted="one value for each")
-    for row, column, value in entries:
-        if not (1 <= row <= MOST_ROWS and 1 <= column <= size and abs(value) <= LARGEST_VALUE):
+    for entry in entries:
+        row, *columns, value = entry
+        inside = all(0 <= column <= size for column, size in zip(columns, sizes, strict=True))
+        if not (1 <= row <= MOST_ROWS and inside and abs(value) <= LARGEST_VALUE):
             raise Refusal(
-                f"{table} has the entry ({row}, {column}, {value})",
-                accepted=f"rows from 1 to {MOST_ROWS}, columns from 1 to {size} (the values of the domain in order), "
+                f"{table} has the entry {entry}",
+                accepted=f"rows from 1 to {MOST_ROWS}, columns from 1 to {' and '.join(map(str, sizes))} "
+                "(the values of the domain in order) or 0 for every value, "
                 f"values from -{LARGEST_VALUE} to {LARGEST_VALUE}",
             )
-    return tuple((row - 1, column - 1, value) for row, column, value in entries)
+    return tuple((row - 1, *(column - 1 for column in columns), value) for row, *columns, value in entries)
 
 
 def matrix_of(question: Question) -> NDArray[np.int64]:
-    """Returns the strategy as a matrix, shape (rows, n)."""
-    rows, columns, values = np.array(question.matrix, np.int64).T
-    matrix = np.zeros((int(rows.max()) + 1, len(question.keys[0].labels)), np.int64)
-    matrix[rows, columns] = values
-    return matrix
+    """Returns the strategy as a matrix, shape (rows, cells). Entries of one cell of a row add up."""
+    matrix = np.zeros((max(entry[0] for entry in question.matrix) + 1, *question.sizes), np.int64)
+    for row, *columns, value in question.matrix:
+        matrix[(row, *(slice(None) if column < 0 else column for column in columns))] += value
+    return matrix.reshape(len(matrix), -1)
 
 
 SHARES = 1 << 24

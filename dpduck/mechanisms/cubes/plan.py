@@ -314,10 +314,10 @@ def _candidates(
             squared_bound=bounds.squared,
         )
     _require_plain(treatment)
-    if question.matrix:
-        asked = range_workload(question.keys[0])
-        return plan_own_matrix(asked, workload, matrix_of(question), noise, amount, unit_bound)
     attributes = [range_workload(key) for key in question.keys]
+    if question.matrix:
+        own = partial(plan_own_matrix, attributes, workload, matrix_of(question), noise, amount, unit_bound)
+        return own(budgets=treatment.budgets, planning_seconds=seconds, row_bound=row_bound)
     if question.intervals:
         attributes = [intervals(question.sources[0].domain.size, question.intervals)]
         workload = MarginalWorkload((attributes[0].size,), ((0,),), (1.0,))

@@ -16,11 +16,13 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.algebra.cells import CellWorkload
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.planning.plan import Measurement, Plan
 from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies
 from dpduck.planning.ranges.hierarchy import one_thread
+from dpduck.planning.ranges.own import OwnPlan, plan_own
 from dpduck.planning.ranges.plan import (
     LARGEST_NORM_BITS,
     TIE,
@@ -28,7 +30,6 @@ from dpduck.planning.ranges.plan import (
     RangePlan,
     combine,
     norm_of,
-    plan_matrix,
     plan_strategy,
 )
 from dpduck.planning.ranges.strategy import RangeStrategy
@@ -36,7 +37,7 @@ from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
-RangePart = RangePlan | ProductPlan
+RangePart = RangePlan | ProductPlan | OwnPlan
 Choice = Mapping[int, RangeStrategy]
 
 SHARES = 1 << 24
@@ -51,7 +52,10 @@ MOST_SETS = 1000
 
 @dataclass(frozen=True, eq=False)
 class RangeSetsPlan:
-    """measured: the measurements of all parts, in order, as trusted.measure takes them. parts: one per grouping set."""
+    """measured: the measurements of all parts, in order, as trusted.measure takes them.
+
+    parts: one per grouping set, or one of all sets for a strategy of one's own.
+    """
 
     measured: Plan
     parts: tuple[RangePart, ...]
@@ -79,7 +83,7 @@ class RangeSetsPlan:
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
         """Returns the variance of every released cell, one array per grouping set, one axis per attribute."""
-        return tuple(part.variances if isinstance(part, RangePlan) else part.variances() for part in self.parts)
+        return tuple(variances for part in self.parts for variances in _variances(part))
 
     @property
     def cells(self) -> int:
@@ -96,6 +100,12 @@ class RangeSetsPlan:
     def worst_stderr(self) -> float:
         """Returns largest predicted standard error of a released cell."""
         return float(max(float(variances.max()) for variances in self.variances) ** 0.5)
+
+
+def _variances(part: RangePart) -> tuple[FloatArray, ...]:
+    if isinstance(part, OwnPlan):
+        return part.variances
+    return (part.variances if isinstance(part, RangePlan) else part.variances(),)
 
 
 def plan_range_sets(
@@ -143,18 +153,26 @@ def plan_range_sets(
 
 
 def plan_own_matrix(
-    asked: RangeWorkload,
+    attributes: Sequence[RangeWorkload],
     workload: MarginalWorkload,
     entries: NDArray[np.int64],
     noise: NoiseKind,
     amount: Fraction,
     unit_bound: int,
+    budgets: str = "optimal",
+    planning_seconds: float = 2.0,
+    row_bound: int = 1,
 ) -> tuple[RangeSetsPlan, ...]:
-    """Returns the only plan for an analyst's own strategy, shape (rows, n), for one grouping set of one attribute."""
+    """Returns the only plan for an analyst's own strategy, shape (rows, cells), the first attribute varying slowest.
+
+    The cells are one attribute of what is measured. The rest is as for plan_range_sets.
+    """
     begin = perf_counter()
-    part = plan_matrix(asked, entries, noise, amount, unit_bound)
+    bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
+    cells = CellWorkload(tuple(attributes), workload.marginals, workload.weights)
+    part = plan_own(cells, entries, noise, amount, unit_bound, budgets, planning_seconds, bits)
     measured = Plan(
-        part.strategy, noise, workload, part.measurements, (), note=part.note, planning_seconds=perf_counter() - begin
+        "matrix", noise, workload, part.measurements, (), note=part.note, planning_seconds=perf_counter() - begin
     )
     return (RangeSetsPlan(measured, (part,)),)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import close_downward
 from dpduck.planning.plan import Measurement, Plan, measured_kinds, padded
 from dpduck.planning.ranges.hierarchy import LARGEST_DENSE, Haar, Hierarchy, subtree_variances
+from dpduck.planning.ranges.own import OwnPlan
 from dpduck.planning.ranges.plan import ProductPlan, RangePlan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.ranges.strategy import RangeStrategy, cholesky_factor
@@ -190,13 +191,21 @@ def recover_product(plan: ProductPlan, noisy: Sequence[IntegerArray]) -> FloatAr
 
 def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
     """Answers of every grouping set, one axis per attribute, from the arrays of all parts in order."""
-    answers, first = [], 0
+    answers, first = list[FloatArray](), 0
     for part in plan.parts:
         own = noisy[first : first + len(part.measurements)]
         first += len(own)
-        found = recover_ranges(part, own) if isinstance(part, RangePlan) else recover_product(part, own)
-        answers.append(found)
+        if isinstance(part, OwnPlan):
+            answers += recover_own(part, own)
+        else:
+            answers.append(recover_ranges(part, own) if isinstance(part, RangePlan) else recover_product(part, own))
     return tuple(answers)
+
+
+def recover_own(plan: OwnPlan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+    """Returns the answers of every grouping set of a strategy of one's own, one axis per attribute."""
+    answers = [np.asarray(one, dtype=np.float64) for one in noisy]
+    return plan.workload.answers(solve_least_squares(plan.blocks, plan.noise_variances, answers))
 
 
 # Noisy levels of a tree, or noisy Haar rows, to values: two passes, exact least squares, linear time.
