@@ -91,7 +91,7 @@ TINY = {
         "made", "SELECT i % 3 AS a, i % 4 AS b FROM range(500) AS r(i)", (("a", 3, False), ("b", 4, True)))}}),
     "papers.sparse_data": Tiny(4, ("--repetitions", "2", "--no-counties", "--figures", "{data}"), {"CELLS": 20_000,
         "SIZES": (10, 100, 1_000), "GATE_REPETITIONS": 2, "RANGES": 10}, ("matplotlib",)),
-    "papers.sparse_queries": Tiny(5, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),
+    "papers.sparse_queries": Tiny(8, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),
     "papers.streams": Tiny(2, (), {"SIZES": (8,)}),
     "papers.streams_taxi": Tiny(5, ("--data", "{data}"), {"DAYS": 8, "ZONES": 3}),
     "papers.synthetic_choice": Tiny(1, ("--tables", "3"), {"ROWS": (1_000,), "SIZES": ((2, 3),)}),

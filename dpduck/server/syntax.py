@@ -251,14 +251,15 @@ ANALYST_MACROS = frozenset(
 """Of sql/macros.sql, which the public database has; dp_margin is a table macro and named apart."""
 
 SHIPPED_MACROS = frozenset(
-    ("dp_conjunction", "dp_haar_weight", "dp_in_range", "dp_key", "dp_label_number", "dp_shared", "dp_sketch_hash",
-     "dp_sum_stderr")
+    ("dp_conjunction", "dp_disjunction", "dp_haar_weight", "dp_in_range", "dp_key", "dp_label_number", "dp_parity",
+     "dp_shared", "dp_sketch_hash", "dp_sum_stderr")
 )  # fmt: skip
 """Of sql/macros, for released projections and summaries; dp_released is not for clients."""
 
 MARGIN = "dp_margin"
 TABLE_MACROS = {
     MARGIN: (3, 1, "'name_of_view', ['kept'], ['rolled_up']"),
+    "dp_decode": (3, 3, "'name_of_projection', 'name_of_questions', 'name_of_keys'"),
     "dp_project": (2, 2, "'name_of_projection', 'name_of_question'"),
     "dp_project_all": (2, 2, "'name_of_projection', 'name_of_questions'"),
     "dp_sketch_estimates": (2, 1, "'name_of_sketch', ['label']"),
@@ -266,7 +267,7 @@ TABLE_MACROS = {
 }
 """Macros that read tables by name: how many arguments they have, how many of them, the first, are names; an example."""
 
-SEEDED = frozenset(("dp_project", "dp_project_all"))
+SEEDED = frozenset(("dp_decode", "dp_project", "dp_project_all"))
 """Those whose first name stands for a second table too, with SEED after its name."""
 
 SEED = "_seed"

@@ -76,6 +76,7 @@ FROM dp_stderr_of(release := 'ages', weight := '1', confidence := 0.99)
 FROM dp_ratio_of('ages', 'CASE WHEN age < 30 THEN 1 ELSE 0 END', '1')
 SELECT dp_key(['a', 'b']), dp_shared(1, 5, 3, 9), dp_in_range(0, 3, 1, 5), dp_haar_weight(1, 0, 0, 3, 8)
 SELECT len(dp_conjunction([true, NULL, false]))
+SELECT len(dp_disjunction([true, NULL, false])), len(dp_parity([true, NULL, false]))
 SELECT dp_sum_stderr(n * n) FROM ages
 DESCRIBE ages
 describe private.ages;

@@ -48,10 +48,11 @@ def test_every_kind_of_release_is_read(released: Served) -> None:
 
 
 def test_macros_over_names(released: Served) -> None:
-    """dp_project and dp_project_all ask a projection about a common table expression; nothing is charged."""
+    """dp_project, dp_project_all and dp_decode read a common table expression; nothing is charged."""
     before = released.spent()
     assert len(released.rows("carol", f"{QUESTION} FROM dp_project('codes', 'q')")) == 1
     assert len(released.rows("carol", f"{QUESTION} SELECT query, answer FROM dp_project_all('Codes', 'Q')")) == 1
+    assert len(released.rows("carol", f"{QUESTION} SELECT query, answer FROM dp_decode('codes', 'q', 'q')")) == 1
     assert released.spent() == before
     assert set(shipped_names()) - {"dp_released"} == syntax.SHIPPED_MACROS | (
         syntax.TABLE_MACROS.keys() - {syntax.MARGIN}
@@ -106,6 +107,7 @@ def test_questions_over_flight_sql(released: Served) -> None:
 
 
 CALLS = {
+    "dp_decode": f"{QUESTION} FROM dp_decode('codes', 'q', '{{}}')",
     "dp_project": f"{QUESTION} FROM dp_project('{{}}', 'q')",
     "dp_project_all": f"{QUESTION} FROM dp_project_all('codes', '{{}}')",
     "dp_sketch_point": "FROM dp_sketch_point('{}', ['w1'])",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 from dpduck.database.tables import Value, rows_sql
 from dpduck.frontend.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.measure import (
+    FITTED,
     SKETCH_COLUMNS,
     Drawn,
     Sketched,
@@ -46,7 +48,9 @@ def summary_listing(request: Request, proposal: object = None) -> str:
     sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
     designs = summary_candidates(request) if request.price.charge.epsilon is not None else []
     rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]
-    if not any(key.shape for key in request.question.keys):
+    if any(key.shape for key in request.question.keys):
+        rows += _other_shape(request, sketch_asked)
+    else:
         rows.insert(0 if sketch_asked else len(rows), _sketch_row(request, sketch_asked))
     return rows_sql(columns, rows)
 
@@ -67,6 +71,29 @@ def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value
         design.rows / DRAWS_PER_SECOND,
         *design.predicted,
     ]
+
+
+def _other_shape(request: Request, sketch_asked: bool) -> list[list[Value]]:
+    """Returns the row of the same method over the other shape of ranges, none where there is no such summary."""
+    summary = request.question.summary
+    if summary is None or sketch_asked or request.price.charge.epsilon is None or summary.method == "filter_one_sided":
+        return []
+    other = replace(summary, shape="dyadic" if summary.shape == "haar" else "haar")
+    asked = replace(request, question=replace(request.question, summary=other))
+    row = _row(asked, summary_candidates(asked)[0], chosen=False)
+    return [[f"{row[0]}, range_summary = '{other.shape}'", *row[1:]]]
+
+
+def _shape_note(request: Request, design: SummaryDesign) -> str:
+    """Says what decides between the shapes of ranges; empty where there are none."""
+    summary, ordered = request.question.summary, sum(bool(key.shape) for key in request.question.keys)
+    if summary is None or not ordered:
+        return ""
+    if summary.shape == "haar":
+        return "Haar coefficients: for ranges where most labels have rows"
+    fit = summary.consistent and ordered == 1 and design.method in FITTED
+    fits = ", by least squares where none is sampled" if fit else ""
+    return f"dyadic intervals{fits}: for ranges where few labels have rows"
 
 
 def _sketch_row(request: Request, chosen: bool) -> list[Value]:
@@ -93,6 +120,8 @@ def _note(request: Request, design: SummaryDesign) -> str:
         parts.append("EXPECT ROWS spread by Zipf's law")
     if request.question.summary is not None and request.question.summary.total_epsilon is not None:
         parts.append(f"after epsilon = {float(request.question.summary.total_epsilon):.6g} for the number of rows")
+    if shape := _shape_note(request, design):
+        parts.append(shape)
     unit = request.rows.unit_text
     return "; ".join([*parts, f"privacy unit {unit}"])
 

@@ -20,6 +20,7 @@ from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array
+from dpduck.mechanisms.summaries.fit import fitted
 from dpduck.mechanisms.summaries.plan import (
     SketchDesign,
     SummaryDesign,
@@ -51,6 +52,8 @@ from dpduck.values.errors import InternalError, Refusal
 
 CHECKED = ("filter", "filter_one_sided", "filter_priority")
 """Methods whose cells are all that pass a filter, so that a missing parent means something."""
+FITTED = ("filter", "filter_priority", "geometric")
+"""Methods whose intervals agree by least squares, where none of them was sampled."""
 
 Axes = tuple[Axis | None, ...]
 Drawn = tuple[int | None, SummaryDesign, NoisySummary]
@@ -167,7 +170,10 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
     request, (total, design, drawn) = proposal.request, noisy
     if has_parents(asked_summary(request), proposal.axes) and design.method in CHECKED:
         drawn = with_parents(drawn, proposal.radix, proposal.axes)
-    estimates = _with_loss(proposal, _estimated(design, drawn), design, total)
+    estimates = _estimated(design, drawn)
+    if asked_summary(request).consistent and design.method in FITTED and estimates.tau == 0:
+        estimates = fitted(estimates, proposal.radix, proposal.axes, noise_variance(design.scale))
+    estimates = _with_loss(proposal, estimates, design, total)
     return ReleasedTable(summary_columns(request), summary_rows(request, estimates, proposal.radix, proposal.axes))
 
 

@@ -102,6 +102,39 @@ def test_ranges_of_days(commuters: Clinic, shape: str) -> None:
     assert whole[0] == (0, 365)
 
 
+def test_both_shapes_of_ranges_are_explained(commuters: Clinic) -> None:
+    """dp_explain has a row for the other shape, and every row says where its shape is the better one."""
+    for shape, other, note in (
+        ("dyadic", "filter, range_summary = 'haar'", "dyadic intervals, by least squares where none is sampled: "),
+        ("haar", "filter, range_summary = 'dyadic'", "Haar coefficients: for ranges where most labels have rows"),
+    ):
+        rows = commuters.rows(
+            "SELECT strategy, chosen, note FROM dp_explain($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, "
+            f"summary = 'filter', range_summary = '{shape}') day, count(*) AS n FROM trips GROUP BY RANGES(day) $$)"
+        )
+        assert rows[0][:2] == ("filter", True) and note in rows[0][2]
+        assert (rows[-1][0], rows[-1][1]) == (other, False) and note not in rows[-1][2]
+
+
+def test_intervals_agree_with_their_halves(commuters: Clinic) -> None:
+    """An interval is the sum of its halves wherever both were released, noisy counts stay integers, and
+    consistency = 'none' leaves counts as they were drawn."""
+    for name, more in (("fitted", ""), ("drawn", ", consistency = 'none'")):
+        asked = "home, day, count(*) AS n FROM trips GROUP BY home, RANGES(day)"
+        commuters.dp(view(name, f"summary = 'filter', theta = 1{more}", asked))
+    families = """
+        SELECT count(*), max(abs(whole.n - one.n - other.n)), max(abs(whole.n_raw - one.n_raw - other.n_raw))
+        FROM private.{0} AS whole JOIN private.{0} AS one ON one.home = whole.home
+            AND one.day_level = whole.day_level - 1 AND one.day_node = 2 * whole.day_node
+        JOIN private.{0} AS other ON other.home = whole.home
+            AND other.day_level = whole.day_level - 1 AND other.day_node = 2 * whole.day_node + 1"""
+    (count, fitted, raw), (_, drawn, _) = (commuters.rows(families.format(name))[0] for name in ("fitted", "drawn"))
+    assert count > 100
+    assert fitted < 1e-6
+    assert min(raw, drawn) >= 1
+    assert commuters.rows("SELECT count(*) FROM private.drawn WHERE n <> n_raw") == [(0,)]
+
+
 def test_ranges_of_several_columns(commuters: Clinic) -> None:
     """A dyadic summary over days and a plain key: nodes within each home.
 

@@ -1,0 +1,101 @@
+"""Dyadic intervals of a summary made to agree, by least squares; post-processing, free of charge.
+
+An interval and its two halves are three measurements of two numbers (Hay, Rastogi, Miklau and Suciu 2010, here for any
+set of released intervals). Only where both halves were released do they say something of the whole: a half that the
+filter has dropped is unknown, not 0. Going up, an interval is the mean of its own count and its halves' sum, each by
+its variance; going down, what the halves then lack is shared out by their variances. All noise has one variance, and
+factors are in units of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.algebra.dyadic import Axis
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, places_of
+from dpduck.trusted.private.cells import MixedRadix, first_of_each, ordering
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class _Families:
+    """Intervals of one level with their halves, as places among the rows. right: -1 where labels end before it."""
+
+    parents: Places
+    left: Places
+    right: Places
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Returns the sum over the halves; a half without labels adds nothing."""
+        return values[self.left] + np.where(self.right < 0, 0.0, values[self.right])
+
+
+def fitted(summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None], noise: float) -> EstimatedSummary:
+    """Returns the summary with least squares of its counts. noise: the variance of each.
+
+    What rows say beyond the noise stays: it is about what a filter has dropped.
+    """
+    ordered = [number for number, axis in enumerate(axes) if axis is not None]
+    axis = axes[ordered[0]] if len(ordered) == 1 else None
+    if axis is None or axis.shape != "dyadic" or not len(summary.counts):
+        return summary
+    families = _families(axis, ordered[0], radix.unpack(summary.positions))
+    counts, factors = summary.weights.copy(), np.ones_like(summary.weights)
+    for family in families:
+        below, spread = family.sums(counts), family.sums(factors)
+        counts[family.parents] = (counts[family.parents] * spread + below) / (1.0 + spread)
+        factors[family.parents] = spread / (1.0 + spread)
+    weights, left_over = counts.copy(), factors.copy()
+    for family in reversed(families):
+        spread = family.sums(factors)
+        missing = (weights[family.parents] - family.sums(counts)) / spread
+        change = (left_over[family.parents] - spread) / spread**2
+        for halves in (family.left, family.right):
+            there = halves >= 0
+            part = factors[halves[there]]
+            weights[halves[there]] = counts[halves[there]] + part * missing[there]
+            left_over[halves[there]] = part + part**2 * change[there]
+    variances = summary.variances + noise * (left_over - 1.0)
+    return replace(summary, weights=weights, variances=variances, sums=variances)
+
+
+def _families(axis: Axis, ordered: int, codes: Sequence[NDArray[np.int64]]) -> list[_Families]:
+    """Returns the families of which everything was released, a level at a time from the leaves."""
+    others = [code for number, code in enumerate(codes) if number != ordered]
+    levels, intervals = places_of(axis, codes[ordered])
+    names = _groups(others, len(levels)) * axis.nodes + codes[ordered]
+    order = np.argsort(names, kind="stable")
+    found = []
+    for level in range(1, axis.height + 1):
+        parents = np.flatnonzero(levels == level)
+        first = 2 * intervals[parents]
+        start = names[parents] - codes[ordered][parents] + axis.offsets[level - 1]
+        left = _places(names, order, start + first)
+        absent = (first + 1) << (level - 1) >= axis.size
+        right = np.where(absent, -1, _places(names, order, start + first + 1))
+        whole = (left >= 0) & ((right >= 0) | absent)
+        found.append(_Families(parents[whole], left[whole], right[whole]))
+    return found
+
+
+def _groups(others: Sequence[NDArray[np.int64]], count: int) -> IntegerArray:
+    """Returns one number for each combination of the other keys."""
+    numbers: IntegerArray = np.zeros(count, dtype=np.int64)
+    if others:
+        stacked = np.array(others, dtype=np.int64)
+        order = ordering(stacked)
+        numbers[order] = np.cumsum(first_of_each(stacked[:, order])) - 1
+    return numbers
+
+
+def _places(names: IntegerArray, order: Places, wanted: IntegerArray) -> Places:
+    """Returns where each wanted name is, -1 where it is nowhere."""
+    place = np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)
+    found = order[place]
+    return np.where(names[found] == wanted, found, -1)
