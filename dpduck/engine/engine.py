@@ -518,6 +518,8 @@ class Engine:
         request = analysis.request
         aside = (
             request.question.treatment.moves
+            or request.question.treatment.total
+            or request.question.treatment.left_out
             or request.question.summary is not None
             or request.question.selection is not None
         )

@@ -90,8 +90,9 @@ def margins_sql(
             width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
         for stored, shown, sign in ((lows_column, low_column, "-"), (highs_column, high_column, "+")):
             if f'"{shown(number)}"' in asked:
+                kept = stored(number) in known if known else not width
                 end = f"{stored(number)}[{_level(analysis.confidence)}]"
-                columns.append(f"{f'{answer_column(number)} {sign} {width}' if width else end} AS {shown(number)}")
+                columns.append(f"{end if kept else f'{answer_column(number)} {sign} {width}'} AS {shown(number)}")
         if f'"{margin_column(number)}"' in asked:
             columns.append(f"{width} AS {margin_column(number)}")
     return f"(SELECT *, {', '.join(columns)} FROM {table_sql})" if columns else table_sql
@@ -288,6 +289,8 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
     request, said = analysis.request, []
     if request.question.summary is not None or request.question.treatment.moves:
         return ""  # a summary's rows carry their own
+    if request.question.treatment.widens:
+        return ""  # an error follows from answers
     for name, number in analysis.shown:
         errors = [law.stderr for law in release.laws[number]] if number < len(release.laws) else []
         if errors and not request.question.aggregates[number].curved:

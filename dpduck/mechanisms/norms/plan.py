@@ -30,7 +30,6 @@ from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns
-from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ask import Ask, Scan, Table, Within
 from dpduck.trusted.noise.integers import LARGEST_VARIANCE
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -295,12 +294,7 @@ def norm_header(proposal: NormProposal) -> ReleaseHeader:
     rows = sum(prod(question.released_sizes[key] for key in chosen) for chosen in question.grouping_sets)
     found = "norms found in the statement" if proposal.searches else "norms and totals"
     mechanism = f"{proposal.shape.chance}, {found}"
-    return ReleaseHeader(proposal.request, mechanism, "I, norms not found yet", laws_at(proposal.shape), rows)
-
-
-def laws_at(plan: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Returns the laws of the noise, none where intervals depend on answers."""
-    return ((),) * len(plan.uses) if plan.request.question.treatment.widens else error_laws(plan)
+    return ReleaseHeader(proposal.request, mechanism, "I, norms not found yet", error_laws(proposal.shape), rows)
 
 
 def norm_columns(proposal: NormProposal) -> Columns:
