@@ -32,6 +32,8 @@ from dpduck.mechanisms.synthetic.schedule import (
     remaining,
     rounds_of,
     surviving,
+    updated_error,
+    updates_of,
 )
 from dpduck.mechanisms.synthetic.seconds import annealed_seconds, drawing_seconds, plan_seconds, rounds_seconds
 from dpduck.planning.choose import plan_workload
@@ -215,7 +217,9 @@ def _mwem(request: SyntheticRequest) -> Fit:
     schedule = Schedule(pure, amount, base.rows.unit_bound, 1, share, first, first_share, options.adaptive)
     records, shapes = _records(request), [family.shape for family in pool.workload]
     rounds = options.rounds
-    if rounds is None and pool.whole:
+    if rounds is None and pool.whole and options.update == "paper":
+        rounds = updates_of(schedule, shapes, len(base.question.sizes), records, MOST_ROUNDS)
+    elif rounds is None and pool.whole:
         rounds = rounds_of(schedule, shapes, len(base.question.sizes), records)
     elif rounds is None:
         rounds = queries_rounds(schedule, universe, sum(family.rows for family in pool.workload), records, MOST_ROUNDS)
@@ -226,7 +230,8 @@ def _mwem(request: SyntheticRequest) -> Fit:
     asked = "marginals" if pool.whole else "queries"
     note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
-    error = predicted_error(schedule, shapes, len(base.question.sizes), records)
+    predicted = updated_error if pool.whole and options.update == "paper" else predicted_error
+    error = predicted(schedule, shapes, len(base.question.sizes), records)
     took = rounds_seconds(pool, schedule, method)
     return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method, seconds=took)
 

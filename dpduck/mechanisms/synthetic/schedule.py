@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from math import log, pi, prod, sqrt
+from math import erf, exp, log, pi, prod, sqrt
 
 import numpy as np
 
@@ -44,6 +44,12 @@ CLEAR_PAIRS, CLEAR_SINGLES = 0.15, 0.04
 
 LOUDEST = 0.25
 """Rounds are fewer where their noise would exceed this total variation."""
+
+KEPT_NOISE = 0.8
+"""The part of the noise of an average answer that the paper's update leaves in a marginal, by measurement."""
+
+DROWNED_ANSWER = 0.3
+"""Total variation of noise that an answer of the paper's update may have; the records alone leave at most 0.5."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +221,44 @@ def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes:
         if mean_absolute(tried.pure, tried.variance(parameter)) * cells / (2 * records) <= LOUDEST:
             return rounds
     return 1
+
+
+def uniform_error(shapes: Sequence[tuple[int, ...]]) -> float:
+    """Returns the mean total variation between marginals of usual unevenness (`remaining`) and the uniform table."""
+    spreads = [UNEVEN * sqrt(sum(log(size) ** 2 for size in shape)) for shape in shapes]
+    return sum(erf(spread / (2 * sqrt(2))) for spread in spreads) / len(shapes)
+
+
+def updated_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
+    """Returns the predicted mean total variation after the rounds of the paper's update over whole marginals.
+
+    The distance from the uniform table falls by a factor e for each attributes / 2 rounds. The noise of an answer
+    grows with their number.
+    """
+    learnt = exp(-2 * schedule.rounds / attributes)
+    return uniform_error(shapes) * learnt + KEPT_NOISE * answer_noise(schedule, shapes, records)
+
+
+def answer_noise(schedule: Schedule, shapes: Sequence[tuple[int, ...]], records: int) -> float:
+    """Returns the mean total variation that the noise of a round leaves in a marginal (`remaining`)."""
+    _, parameter = schedule.of_round(schedule.round_price)
+    noise = mean_absolute(schedule.pure, schedule.variance(parameter))
+    return float(remaining([noise] * len(shapes), shapes, records).mean())
+
+
+def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int, most: int) -> int:
+    """Returns the number of rounds of the paper's update over whole marginals: one more while `updated_error` falls.
+
+    The first minimum counts, and no round is added that has noise to drown an answer: it neither loses nor learns.
+    """
+    last = updated_error(replace(schedule, rounds=1), shapes, attributes, records)
+    for rounds in range(2, most + 1):
+        tried = replace(schedule, rounds=rounds)
+        error = updated_error(tried, shapes, attributes, records)
+        if error >= last or answer_noise(tried, shapes, records) > DROWNED_ANSWER:
+            return rounds - 1
+        last = error
+    return most
 
 
 def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
