@@ -93,7 +93,8 @@ def test_every_row_is_counted_as_sql_counts_it(visits: Clinic, place: int) -> No
     """Over NULL and values outside of the domains, with and without count(*), grouped or not, nearly without noise.
 
     Each count has at least a 24th of epsilon = 100. An error above 8 has a chance of 1e-15. Conditions hold for more
-    rows than that outside of the domains.
+    rows than that outside of the domains. A CUBE is counted in two statements: DuckDB 2.0.1 has an internal error for
+    one with many filters.
     """
     counts = ", ".join(f"count(*) FILTER (WHERE {one})" for one in CONDITIONS[place])
     cube = "GROUP BY CUBE (flag) ORDER BY grouping(flag), flag"
@@ -103,7 +104,11 @@ def test_every_row_is_counted_as_sql_counts_it(visits: Clinic, place: int) -> No
         ("flag, ", "GROUP BY flag ORDER BY flag"),
         ("flag, count(*), ", cube),
     ):
-        exact = visits.rows(f"SELECT {more}{counts} FROM visits {group}")
+        if group == cube:
+            exact = visits.rows(f"SELECT {more}{counts} FROM visits GROUP BY flag ORDER BY flag")
+            exact += visits.rows(f"SELECT NULL, count(*), {counts} FROM visits")
+        else:
+            exact = visits.rows(f"SELECT {more}{counts} FROM visits {group}")
         found = visits.dp(ASK.format(HUGE, f"{more}{counts}", group))
         assert len(found) == len(exact)
         for shown, meant in zip(found, exact, strict=True):
