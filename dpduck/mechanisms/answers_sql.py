@@ -290,7 +290,7 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
     if request.question.summary is not None or request.question.treatment.moves:
         return ""  # a summary's rows carry their own
     if request.question.treatment.widens:
-        return ""  # an error follows from answers
+        return "standard errors follow from answers, and stand beside them"
     for name, number in analysis.shown:
         errors = [law.stderr for law in release.laws[number]] if number < len(release.laws) else []
         if errors and not request.question.aggregates[number].curved:
