@@ -153,3 +153,13 @@ def test_dp_explain_says_what_was_chosen(shop: Clinic) -> None:
     (note,) = [row[0] for row in notes if "says no bound" in row[0]]
     assert "max_rows_contributed = 500 says that noise goes by rows, with errors of 23" in note
     assert NORMS.serves(request_of(shop, NORMED[0], f"{BOTH}, refresh = 'explained'"))
+
+
+def test_a_view_by_default_norms_is_read_like_others(shop: Clinic) -> None:
+    """Rows are sampled from its cube, and its comment says where its standard errors are."""
+    shop.dp(f"CREATE PRIVATE VIEW daily OPTIONS ({BOTH}) AS SELECT day, count(*) AS n FROM t WHERE sure GROUP BY day")
+    assert "norms" in shop.value("SELECT last(strategy ORDER BY ledger_id) FROM dp_releases()")
+    shop.dp("CREATE PRIVATE TABLE drawn AS SAMPLE 200 FROM private.daily")
+    assert shop.value("SELECT count(*) FROM private.drawn") == 200
+    comment = shop.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'daily'")
+    assert "standard errors follow from answers" in comment
