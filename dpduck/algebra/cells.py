@@ -17,8 +17,9 @@ from dpduck.values.arrays import FloatArray
 class CellWorkload:
     """What each grouping set asks of the cells, the first attribute varying slowest.
 
-    attributes: what is asked along each attribute. sets: increasing positions of attributes; the others are summed
-    away. weights: of the squared errors of each set.
+    attributes: the queries along each attribute. sets: increasing positions of attributes. All other attributes are
+    summed away.
+    weights: of the squared errors of each set.
 
     >>> from dpduck.algebra.ranges import identity, prefixes
     >>> CellWorkload((identity(2), prefixes(3)), ((0, 1), (1,)), (1.0, 1.0)).shapes
@@ -62,7 +63,7 @@ class CellWorkload:
         return found
 
     def answers(self, values: FloatArray) -> tuple[FloatArray, ...]:
-        """Returns every answer from one number per cell; leading axis the cells, further axes are kept."""
+        """Returns every answer from one number per cell. The leading axis has the cells. Further axes are kept."""
         table = values.reshape(*self.sizes, *values.shape[1:])
         return tuple(self._answers(table, chosen) for chosen in self.sets)
 
@@ -78,7 +79,7 @@ class CellWorkload:
         return tuple(self._variances(table, chosen) for chosen in self.sets)
 
     def _variances(self, table: FloatArray, chosen: Sequence[int]) -> FloatArray:
-        """Takes one attribute after the other, both of its axes at once; axes of answers gather at the end."""
+        """Takes one attribute after the other, both axes at once. Axes of answers gather at the end."""
         found = table
         for place, one in enumerate(self.attributes):
             left = len(self.attributes) - place

@@ -330,7 +330,7 @@ def _read(noisy: bytes) -> tuple[Measured, IntegerArray]:
 
 
 def _keys(table: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
-    """Returns the keys of a table. Stores of before have none of them, and mean all."""
+    """Returns the keys of a table. Earlier stores have no such list, and mean all."""
     keys = table.get("keys")
     return {"keys": None if keys is None else tuple(keys)}
 

@@ -27,7 +27,7 @@ from dpduck.values.errors import InternalError, Refusal
 
 @dataclass(frozen=True)
 class StatementChecks:
-    """Answers dp_check of statements. twins: what is counted in place of a request's tables."""
+    """Answers dp_check of statements. twins: the tables that are counted in place of a request's own."""
 
     open_cursor: OpenCursor
     policies: PolicyStore

@@ -201,7 +201,7 @@ def versions_text() -> str:
 
 
 def _beside(query: object) -> list[tuple[Noise, tuple[int, int, int]]]:
-    """Returns the noises of sums beside a selection, and how far a unit moves all that has each of them."""
+    """Returns the noises of sums beside a selection, and how far a unit moves all numbers with each noise."""
     return moved_beside(query) if isinstance(query, Threshold) and query.beside else []
 
 

@@ -52,9 +52,9 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
 
 
 def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
-    """Returns one attribute for all, the first of them varying slowest. sizes: of the sources.
+    """Returns one attribute for all attributes. The first varies slowest. sizes: of the sources.
 
-    A combination that one of them drops is dropped.
+    A combination that any attribute drops is dropped.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
     >>> crossed(both, (3, 2)).codes.tolist()

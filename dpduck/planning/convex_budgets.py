@@ -67,7 +67,7 @@ def _scale(columns: FloatArray, weighted: FloatArray, exponent: float) -> float:
 def _polish(
     columns: FloatArray, weights: FloatArray, multipliers: FloatArray, power: int, gap: float, polishes: int
 ) -> FloatArray:
-    """Takes multiplicative steps until the certificate is below `gap`; returns the best feasible eta found."""
+    """Takes multiplicative steps until the certificate is below `gap`, and returns the best feasible eta."""
     best: FloatArray = np.full(len(weights), 1 / columns.sum(axis=0).max())
     least = np.inf
     for _ in range(polishes):

@@ -53,7 +53,7 @@ Rows = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class CountStrategy:
-    """What is measured of counts that are planned together.
+    """The measurement of counts that are planned together.
 
     name: the way. rows: the matrix over the kinds of rows. weights: of the rows, for each count. norm: of the largest
     column, L1 for Laplace and squared L2 for Gaussian noise. most: the largest number of counts that one row is in.

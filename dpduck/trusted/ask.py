@@ -169,8 +169,8 @@ class Threshold(Query[PublishedKeys]):
 
     The ask's noise is that of the selecting count. bounds: of the scan. answers: noise of the other answers.
     aggregates: how many there are; reused: those that the selecting count answers. other: whether what was suppressed
-    is counted, for each aggregate. beside: of each aggregate, where any is no count; empty for counts of rows, which
-    all have the noise `answers`.
+    is counted, for each aggregate. beside: one for each aggregate, where any is no count. It is empty for counts of
+    rows, which have the noise `answers`.
     """
 
     bounds: GroupBounds

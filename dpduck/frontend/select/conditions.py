@@ -1,4 +1,4 @@
-"""Conditions over columns with a public domain, as sets of codes; all of it follows from public facts."""
+"""Conditions over columns with a public domain, as sets of codes, which follow from public facts alone."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _FLOATS = ("FLOAT", "DOUBLE")
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """Which codes of some declared columns meet a condition; shape: the sizes of their domains.
+    """The codes of some declared columns that meet a condition. shape: the sizes of the domains.
 
-    outside: whether rows may meet it that are in none of these codes.
+    outside: whether rows without such a code may meet it.
     """
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Condition:
 def read_condition(
     text: str, source: RowSource, facts: PublicFacts, collated: bool, partial: Callable[[str], bool]
 ) -> Condition | None:
-    """Returns a condition over codes; None where some code stands for rows that meet it and for others.
+    """Returns a condition over codes, or None where a code stands for rows that meet it and for others.
 
     partial: tells whether rows may have a value of a column that is in no code. Columns without a domain are refused.
     """
@@ -72,7 +72,7 @@ def has_other_values(column: SourceColumn, source: RowSource) -> bool:
 
 
 def is_partial(domain: Domain) -> bool:
-    """Tells whether a private column may have values in no code of its domain; NULL is one, as is a DOUBLE's NaN."""
+    """Tells whether a private column may have values without a code, such as NULL or a DOUBLE's NaN."""
     if isinstance(domain, RangeDomain):
         return not (domain.with_null and domain.with_edges) or domain.type_name in _FLOATS
     whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)

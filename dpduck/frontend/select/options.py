@@ -271,7 +271,7 @@ def can_widen(question: Question) -> bool:
 
 
 def _require_totals(request: Request, place: exp.Expr) -> None:
-    """Refuses a total of averages, or of numbers of both signs, or one whose rows are not those of the cells."""
+    """Refuses a total of averages, of numbers of both signs, or of other rows than the cells have."""
     question = request.question
     if request.price.target is not None:
         raise refusal(place, "left_out and total have a part of a price", "epsilon and delta, or rho")

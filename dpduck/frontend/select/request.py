@@ -206,7 +206,7 @@ class Operand:
 
     @property
     def is_open(self) -> bool:
-        """Tells whether nothing bounds the values but what is counted exactly: OPEN_STEPS on both sides of 0."""
+        """Tells whether the bounds are those of a column without CLAMP: OPEN_STEPS on both sides of 0."""
         return self.high == -self.low == OPEN_STEPS * self.step
 
 
@@ -275,10 +275,9 @@ class Treatment:
     sum_norms: the same of sums, in the units of each summed column. centers: what averages are measured about. Both are
         no part of the digest where there are none.
     groups: the most groups of one unit, 0 for any number, where it is no part of the digest.
-    left_out: whether intervals hold what a norm leaves out. total: whether cells are brought to a total that is
-        measured apart. Both are no part of the digest where they are false.
-    usual: whether all this about norms is not written, but what a statement gets that says nothing of bounds. It is no
-        part of the digest.
+    left_out: whether intervals hold the rows that a norm leaves out. total: whether cells are brought to a total that
+        is measured apart. Both are no part of the digest where they are false.
+    usual: whether norms are the default of a statement that says no bounds. It is no part of the digest.
     """
 
     strategy: str = "auto"

@@ -1,8 +1,8 @@
 """Counts of one SELECT that may be planned together: their conditions tell values of declared columns apart.
 
-Rows that no condition tells apart are one kind. A row is of one kind alone, so that counts of exclusive conditions
-cost as much as one of them. Counts are planned together only where they count the rows that they count by themselves:
-rows outside of the domains take part in no common count, so none of the conditions may hold there.
+Rows that no condition tells apart are one kind. A row is of one kind alone, so that exclusive conditions together cost
+as much as one. Counts are planned together only where no answer changes. Rows outside of the domains take part in no
+common count, so no condition may hold there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _EQUALITIES = (exp.EQ, exp.NEQ, exp.In, exp.Is, exp.Null, exp.Not, exp.Column, e
 class _Predicate:
     """A condition as a set of codes.
 
-    text: the condition, canonical. columns: those that it names. met: an axis for each of them.
+    text: the condition, canonical. columns: those that it names. met: an axis for each column.
     inside: columns of which a row that meets it has a declared value.
     """
 
@@ -96,7 +96,7 @@ class _Reader:
         return self._joined(type(node), [self._node(one) for one in _by_column(node)])
 
     def _joined(self, kind: type[exp.And | exp.Or], parts: Sequence[_Predicate | None]) -> _Predicate | None:
-        """Returns predicates that are joined by AND or OR; None where one of them is None, or for too many cells."""
+        """Returns predicates joined by AND or OR, or None where one is None or cells are too many."""
         known = [one for one in parts if one is not None]
         columns = _columns_of(known)
         sizes = {name: self.size(name) for name in columns}
@@ -191,7 +191,7 @@ class _Alike:
 
 
 def _spread(table: NDArray[np.bool_], columns: Sequence[str], sizes: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Returns a table over some columns, repeated over others, in the order of all of them."""
+    """Returns a table over some columns, repeated over others, in the order of all columns."""
     order = [columns.index(name) for name in sizes if name in columns]
     shape = [size if name in columns else 1 for name, size in sizes.items()]
     return np.broadcast_to(table.transpose(order).reshape(shape), [*sizes.values()])
@@ -252,7 +252,7 @@ def _refined(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
 
 
 def with_counts_together(request: Request, source: RowSource, facts: PublicFacts, reuse: bool) -> Request:
-    """Returns the request with the ways in which its counts may be planned together; none for a single condition.
+    """Returns the request with the ways to plan its counts together. A single condition has none.
 
     One way joins as many counts as possible. The other joins those that name the same columns.
     """

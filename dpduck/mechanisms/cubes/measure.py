@@ -320,7 +320,7 @@ def _measured(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
 
 @dataclass
 class _Kept:
-    """What is kept of the measurements of a request.
+    """The stored measurements of a request.
 
     sources: its columns. keys: at first those that are grouped by, as many as `grouped`. queries: of each plan.
     values: of each table.

@@ -188,7 +188,7 @@ class Use:
     """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none.
 
     also: the part from another measure. Of an average this is the sum beside the count.
-    tables: those that the weights are of; none for all of them.
+    tables: the tables with these weights, none for all tables.
     """
 
     measure: int
@@ -269,7 +269,7 @@ def _joined(
     found: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
     way: Sequence[Together], counts: Counts,
 ) -> Measures | None:  # fmt: skip
-    """Returns the measures with counts planned together in one way; None where no two counts are.
+    """Returns the measures with counts planned together in one way, or None where no two counts are.
 
     Counts that come from moments stay there.
     """

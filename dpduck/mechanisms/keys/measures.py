@@ -1,9 +1,9 @@
-"""Which tables answer the aggregates of published groups, and what part of the price each of them has.
+"""The tables that answer aggregates of published groups, and the part of the price of each table.
 
 A count of rows or of persons has a table. So has a sum. An average is a count of values and the sum of their distances
 from the middle of their bounds, as where units are weighed (cubes/weighed.py). A sum of the same column comes from
 these two. The selection counts as one aggregate, and all aggregates share the price alike. With max_norm_contributed
-the measures are those of cubes/weighed.py, of units that are weighed over the groups that are kept of them.
+the measures are those of cubes/weighed.py. A unit is weighed over its groups that are kept.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], oth
 def weighed_measures_of_keys(
     aggregates: Sequence[Aggregate], reused: Sequence[int], treatment: Treatment
 ) -> KeyMeasures:
-    """Returns the measures of units that are weighed. What the selecting count answers is of all units alike."""
+    """Returns the measures of units that are weighed. Answers of the selecting count are of all units alike."""
     weighed = [number for number in range(len(aggregates)) if number not in reused]
     whole = Fraction(1 + len(weighed))
     found = weighed_measures([aggregates[number] for number in weighed], treatment) if weighed else Measures((), ())

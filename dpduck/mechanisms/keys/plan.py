@@ -80,7 +80,7 @@ class KeyPlan:
         return f"{self.selection.kind.name.lower()}_threshold"
 
     def use_of(self, aggregate: int) -> Use:
-        """Returns what an aggregate takes from the tables that trusted code counts."""
+        """Returns the use that an aggregate makes of the counted tables."""
         return Use(aggregate, (Fraction(1),)) if self.measured is None else self.measured.uses[aggregate]
 
     @property
@@ -334,7 +334,7 @@ def planned_keys(request: Request, noise: NoiseKind | None = None) -> KeyPlan:
 
 
 def _measures(request: Request, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
-    """Returns the measures of a statement; None of counts of rows alone."""
+    """Returns the measures of a statement, or None where all are counts of rows."""
     question = request.question
     if question.treatment.norm is not None:
         return weighed_measures_of_keys(question.aggregates, reused, question.treatment)
@@ -520,7 +520,7 @@ def _note(request: Request, plan: KeyPlan) -> str:
 
 
 def _sums(plan: KeyPlan) -> str:
-    """Says what a unit adds to each table of sums, from public figures; nothing of counts of rows alone."""
+    """Says what a unit adds to each table of sums, from public figures. Counts of rows alone have no such text."""
     if plan.measured is None:
         return ""
     words = {"count": "a count", "valued": "a count of values", "sum": "a sum in steps"}
@@ -543,7 +543,7 @@ def _moved(measure: Measure, beside: Beside) -> str:
 
 
 def _about(measure: Measure) -> str:
-    """Says what is summed, and between which bounds."""
+    """Names the summed column and its bounds."""
     operand = measure.operand
     if operand is None or not operand.sql:
         return ""

@@ -164,7 +164,7 @@ def _summed(
 def _summed_over(
     question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
 ) -> _Sum | None:
-    """Returns the sum from tables that are looked at together, or from some of them."""
+    """Returns the sum from tables that are looked at together, or from a few."""
     axes = axes_over(question, how, uses)
     if max(axes.lengths, default=1) > LARGEST_JOINT and any(len(columns) > 1 for columns in axes.columns):
         return None

@@ -232,7 +232,7 @@ def wanted(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
 
 
 def wanted_of_rows(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """Returns what a sum of 1 over some rows needs where these rows were counted; None for other aggregates."""
+    """Returns the tables for a sum of 1 over rows that were counted, or None for other aggregates."""
     if not aggregate.counts or aggregate.counted is None:
         return None
     conditions = [part for text in (*filters, aggregate.counted) for part in conjuncts(text)]

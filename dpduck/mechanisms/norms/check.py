@@ -38,7 +38,7 @@ COLUMNS = (
 )  # fmt: skip
 ROWS, NORM, SUM_NORM = "max_rows_contributed", "max_norm_contributed", "max_sum_norm_contributed"
 PARTS = (0.5, 0.9, 0.95, 0.99)
-"""Of units, whose norms are shown."""
+"""Parts of the units. The norm at each part is shown."""
 
 EVERY_ROW = 1 << 40
 """A bound that no unit reaches."""
@@ -112,7 +112,7 @@ class Facts:
 
 
 def statement_check(question: object) -> StatementCheck:
-    """Returns what is to be looked at for a statement; refuses those that no bound is chosen for."""
+    """Returns the jobs of a check, or refuses a statement that has no bound to choose."""
     if not isinstance(question, Request):
         raise _refusal()
     asked = question.question
@@ -157,7 +157,7 @@ def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
 
 
 def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
-    """Reads the rows once for each bound that leaves out any; of plain counts the numbers of rows tell what is left."""
+    """Reads the rows once for each bound that leaves out any. For plain counts the numbers of rows suffice."""
     most = check.request.rows.max_rows
     every = facts_of(replace(check.job, max_rows=EVERY_ROW))
     largest = float(every.added[0].max(initial=0))
@@ -356,7 +356,9 @@ def _left_out(
     check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], kept: Sequence[float],
     errors: Sequence[float | None], beside: Fraction | None = None,
 ) -> list[Found]:  # fmt: skip
-    """Returns what a bound leaves out of each aggregate. beside: the norm in rows that goes with one of a sum."""
+    """Returns the part of each aggregate that a bound leaves out. beside: the norm in rows that goes with one of a
+    sum.
+    """
     found = []
     for place, (one, use) in enumerate(check.aggregates):
         lost, error = whole[place] - kept[place], errors[place]

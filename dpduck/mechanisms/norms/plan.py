@@ -360,7 +360,7 @@ def _by_rows(request: Request) -> str:
 
 
 def _foretold(request: Request) -> str:
-    """Says what the error of counts is at several norms."""
+    """Names the error of counts at several norms."""
     if any(one.function != "count" for one in request.question.aggregates):
         return ""
     tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []

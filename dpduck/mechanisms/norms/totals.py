@@ -33,7 +33,7 @@ SURE = 4.0
 
 @dataclass(frozen=True)
 class Summed:
-    """A noisy sum of all cells, the variance of its noise, and the worth of one integer of it."""
+    """A noisy sum of all cells, the variance of its noise, and the worth of one integer."""
 
     answer: float
     variance: float
@@ -41,7 +41,7 @@ class Summed:
 
 
 def widened(found: Found, number: int, answer: AnswerColumn) -> AnswerColumn:
-    """Returns the answers of an aggregate by its total, with intervals that hold what is left out.
+    """Returns the answers of an aggregate by its total, with intervals that hold the missing rows.
 
     Averages stay: a unit that is weighed down is so in the count and in the sum.
     """
@@ -90,9 +90,9 @@ def _brought(cells: Summed, total: Summed, kept: FloatArray, errors: FloatArray)
 
 
 def _with_left_out(cells: Summed, every: Summed, highs: FloatArray, noise: NoiseKind) -> FloatArray:
-    """Returns upper ends with what is left out, in proportion. highs: upper ends of what is kept, at every level.
+    """Returns upper ends with the missing rows, in proportion. highs: upper ends about the kept rows, at every level.
 
-    Where the sum of the cells is noise alone, all that is left out may be in any one of them.
+    Where the sum of the cells is noise alone, any cell may hold all missing rows.
     """
     error = sqrt(cells.variance + every.variance)
     missing = max(0.0, every.answer - cells.answer) + margins(noise, np.array([error]), every.step)

@@ -85,7 +85,7 @@ def _other_shape(request: Request, sketch_asked: bool) -> list[list[Value]]:
 
 
 def _shape_note(request: Request, design: SummaryDesign) -> str:
-    """Says what decides between the shapes of ranges; empty where there are none."""
+    """Says what decides between the shapes of ranges. It is empty without ranges."""
     summary, ordered = request.question.summary, sum(bool(key.shape) for key in request.question.keys)
     if summary is None or not ordered:
         return ""

@@ -1,10 +1,10 @@
-"""Dyadic intervals of a summary made to agree, by least squares; post-processing, free of charge.
+"""Least squares for the dyadic intervals of a summary, as free post-processing.
 
 An interval and its two halves are three measurements of two numbers (Hay, Rastogi, Miklau and Suciu 2010, here for any
 set of released intervals). Only where both halves were released do they say something of the whole: a half that the
 filter has dropped is unknown, not 0. Going up, an interval is the mean of its own count and its halves' sum, each by
-its variance; going down, what the halves then lack is shared out by their variances. All noise has one variance, and
-factors are in units of it.
+its variance. Going down, the halves share what they lack by their variances. All noise has one variance, which is the
+unit of all factors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Families:
     right: Places
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Returns the sum over the halves; a half without labels adds nothing."""
+        """Returns the sum over the halves. A half without labels adds nothing."""
         return values[self.left] + np.where(self.right < 0, 0.0, values[self.right])
 
 

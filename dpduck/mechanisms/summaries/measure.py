@@ -53,7 +53,7 @@ from dpduck.values.errors import InternalError, Refusal
 CHECKED = ("filter", "filter_one_sided", "filter_priority")
 """Methods whose cells are all that pass a filter, so that a missing parent means something."""
 FITTED = ("filter", "filter_priority", "geometric")
-"""Methods whose intervals agree by least squares, where none of them was sampled."""
+"""Methods with intervals that agree by least squares, where none was sampled."""
 
 Axes = tuple[Axis | None, ...]
 Drawn = tuple[int | None, SummaryDesign, NoisySummary]

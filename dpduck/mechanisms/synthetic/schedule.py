@@ -49,7 +49,7 @@ KEPT_NOISE = 0.8
 """The part of the noise of an average answer that the paper's update leaves in a marginal, by measurement."""
 
 DROWNED_ANSWER = 0.3
-"""Total variation of noise that an answer of the paper's update may have; the records alone leave at most 0.5."""
+"""Total variation of noise that an answer of the paper's update may have. The records alone leave at most 0.5."""
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,10 @@ NULL = 1e-10
 """Singular values below this part of the largest count as 0."""
 
 MISSED = 1e-7
-"""A query whose part outside the row space is shorter than this is answered."""
+"""A query is answered if its part outside the row space is shorter than this."""
 
 SINGULAR = 1e-13
-"""A triangle whose smallest diagonal entry is below this part of the largest is taken for singular."""
+"""A triangle is taken for singular if its smallest diagonal entry is below this part of the largest."""
 
 MOST_GROUPS = 64
 
@@ -47,7 +47,7 @@ GAP = 1e-6
 POLISHES = 300
 
 GAIN = 1e-5
-"""Turns end when one of them gains less than this part of the total variance."""
+"""Turns end when a turn gains less than this part of the total variance."""
 
 TURNS = 500
 
@@ -61,15 +61,15 @@ ROUNDED = 1e-3
 
 FEWEST_BITS = 3
 MOST_BITS = 20
-"""Of the norm of a column of integers; noise is drawn at scales of up to 2^40."""
+"""The largest norm of a column of integers. Noise is drawn at scales of up to 2^40."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnPlan:
     """The measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
 
-    blocks: rows that are measured alike, shape (rows, cells), in order. noise_variances: one for each of them, in its
-    integers.
+    blocks: rows that are measured alike, shape (rows, cells), in order. noise_variances: one for each measurement, in
+    its integers.
     """
 
     workload: CellWorkload
@@ -89,7 +89,7 @@ class OwnPlan:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a strategy, none of them 0, in coordinates in which they have full column rank.
+    """Rows of a strategy that are not 0, in coordinates with full column rank.
 
     entries: shape (rows, cells). basis: of their row space, shape (cells, rank). inside: entries times basis. gram:
     of the workload in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
@@ -103,7 +103,7 @@ class Rows:
 
     @property
     def costs(self) -> FloatArray:
-        """Returns what a budget of 1 for a row costs in each column."""
+        """Returns the cost of a row's budget of 1 in each column."""
         return np.abs(self.entries).astype(np.float64) ** self.norm
 
     def precisions(self, budgets: FloatArray) -> FloatArray:
@@ -111,7 +111,7 @@ class Rows:
         return budgets**2 / 2 if self.norm == 1 else budgets
 
     def covariance(self, precisions: FloatArray) -> FloatArray | None:
-        """Returns the covariance of least squares; None where rows with hardly a budget would be needed."""
+        """Returns the covariance of least squares, or None where rows with hardly a budget would be needed."""
         rank = self.inside.shape[1]
         factor = cholesky_factor(self.inside.T @ (self.inside * precisions[:, None]))
         if factor is not None:
@@ -184,7 +184,7 @@ def plan_own(
 
 
 def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
-    """Returns an orthonormal basis of the row space; refuses rows that leave an answer undetermined."""
+    """Returns an orthonormal basis of the row space, or refuses rows that leave an answer undetermined."""
     if cholesky_factor((entries.T @ entries.astype(np.float64)).astype(np.float64)) is not None:
         return np.eye(entries.shape[1])
     _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=len(entries) < entries.shape[1])
@@ -285,10 +285,10 @@ def _in_turns(
 
 
 def scaled_rows(rows: Rows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
-    """Returns each row times an integer that is nearly proportional to its budget (Laplace) or the root of it.
+    """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the budget's root.
 
-    total: what the budgets themselves lead to. Rows whose integer is 0 are left out. bits: of the largest column norm.
-    None where no such integers serve.
+    total: the variance at the budgets themselves. Rows with the integer 0 are left out. bits: of the largest column
+    norm. None where no such integers serve.
     """
     parts = budgets if rows.norm == 1 else np.sqrt(budgets)
     best: tuple[float, IntegerArray | None] = (np.inf, None)

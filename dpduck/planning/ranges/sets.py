@@ -165,7 +165,7 @@ def plan_own_matrix(
 ) -> tuple[RangeSetsPlan, ...]:
     """Returns the only plan for an analyst's own strategy, shape (rows, cells), the first attribute varying slowest.
 
-    The cells are one attribute of what is measured. The rest is as for plan_range_sets.
+    The cells are one measured attribute. The rest is as for plan_range_sets.
     """
     begin = perf_counter()
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))

@@ -301,7 +301,7 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
-    """Returns the bound of the one aggregate that the tables of a scan are of; 0, which no scan has, of several."""
+    """Returns the bound of a scan's one aggregate, or 0, which no scan has, for several aggregates."""
     by_table = [number for number, one in enumerate(job.aggregates) for _ in range(one.tables)]
     return [bounds[one] for one in asked] if len(asked := {by_table[table] for table in scan.tables}) < 2 else [0]
 

@@ -214,7 +214,7 @@ class CountingJob:
 class KeyedJob:
     """One scan over private rows, by groups whose values are private until they are published.
 
-    rows: as for other counts; its aggregates have one table each, its attributes are the keys with a public domain.
+    rows: as for other counts. Its aggregates have one table each. Its attributes are the keys with a public domain.
     texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
     groups: C, the most groups of one unit; of no account without rows.unit_sql.
     """

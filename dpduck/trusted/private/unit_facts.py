@@ -1,4 +1,4 @@
-"""Exact facts of each privacy unit, for the owner of a table: what the unit adds to the aggregates of a statement.
+"""Exact facts of each privacy unit, for the owner of a table: the unit's part of each aggregate.
 
 An owner who chooses a bound has the rows anyway. Nobody else is answered from here (engine/checks.py asks who calls).
 Nothing is charged, no noise is drawn, and nothing is stored. The rows are those that the statement would count. Its job

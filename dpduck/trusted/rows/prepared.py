@@ -316,11 +316,11 @@ def _outputs(
 
 
 def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, twins: Twins | Apart | None) -> None:
-    """Refuses a job whose stored table does not have the key that its bounds rest on.
+    """Refuses a job where the stored table lacks the key that its bounds rest on.
 
     Args:
         cursor: reads the tables, in the transaction that will count.
-        twins: what is counted in place of the tables.
+        twins: the tables that are counted in place of these.
     """
     source = job.source
     table = source.first.sql if source is not None and isinstance(source.first, Stored) else ""
