@@ -1,4 +1,4 @@
-"""The 136 items of the four papers: each has an end, a reason and evidence; figures of papers.md are computed."""
+"""The 136 items of the four papers: each has an end, a reason and evidence. Figures of papers.md are computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = {"D": 54, "S": 40, "M": 23, "Q": 19}
 """Items of datacubes, sparse data, multiplicative weights and sparse queries."""
 ENDS = ("there", "there and better", "deviates", "left out")
 PROVEN = ("there", "there and better", "deviates")
-"""Ends whose evidence is a function that exists."""
+"""Ends that need a function as evidence."""
 EVIDENCE = re.compile(r"`((?:tests|benchmarks|dpduck)/[\w/]+\.py::\w+)`")
 
 
@@ -33,7 +33,7 @@ class Item:
     evidence: tuple[str, ...]
 
     def lacks(self) -> list[str]:
-        """Returns what is wrong with it, as words."""
+        """Returns its faults, as words."""
         wrong = [] if self.end in ENDS else [f"no end: {self.end}"]
         wrong += [] if self.where and self.what and self.reason else ["an empty cell"]
         if self.end != "there" and not re.search(r"\d", re.sub(r"`[^`]*`", "", self.reason)):
@@ -85,7 +85,7 @@ def test_an_item_without_an_end_is_found() -> None:
 
 
 def test_the_page_names_what_deviates() -> None:
-    """docs/papers.md says what a reader would take for a mistake: neighbours, names, measures, versions and slips."""
+    """docs/papers.md names every apparent mistake: neighbours, names, measures, versions and slips."""
     for words in (
         "`'Q'` with `budgets = 'uniform'` is Q",
         "O may end above C+",

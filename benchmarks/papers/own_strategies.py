@@ -64,7 +64,7 @@ def total_of(gram: FloatArray, entries: IntegerArray, budgets: FloatArray, noise
 
 
 def program_optimum(gram: FloatArray, entries: IntegerArray, noise: NoiseKind) -> float:
-    """Returns what the paper has: budgets for unweighted least squares, and then least squares with them."""
+    """Returns the paper's way: budgets for unweighted least squares, and then least squares with these budgets."""
     inverse = np.linalg.pinv(entries.astype(np.float64))
     weights = np.einsum("ji,jk,ki->i", inverse, gram, inverse)
     norm = 1 if noise is NoiseKind.LAPLACE else 2

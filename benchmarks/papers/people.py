@@ -5,17 +5,16 @@ policy. A group's error is |answer - truth| over the truth, and of averages |ans
 median over its groups, by their rows, and the mean over DRAWS releases. "Rows" is the best max_rows_contributed of a
 grid, "by group" the best max_groups_contributed and contribution_bounds_per_group, "norm" the best
 max_norm_contributed. The error that is shown chooses them: nobody could choose so well. "Private" is
-max_norm_contributed = 'private', "total" the same with total = TRUE, and "default" a statement that says nothing of
-bounds: all of these are paid for out of the same price. "Held" is the part of all rows whose group's true answer lies
-in its interval of 95 per cent, of the default.
+max_norm_contributed = 'private'. "Total" adds total = TRUE. "Default" is a statement that says no bounds. All three are
+paid for out of the same price. "Held" is the part of rows in groups where the default's interval of 95 per cent holds
+the true answer.
 
-Gates, of geometric means over statements: the total at most 1.3 times the best norm for counts and persons, private
+Gates, of geometric means over statements: the total at most 1.3 times the best norm for counts and persons. Private is
 at most 1.3 times for sums and 2 times for averages. The best norm is at most 0.7 times the best rows for counts, and
 0.35 times for averages. The default of cubes is at most half of the best rows. Intervals of counts, persons and sums
-hold the truth in 93 per cent, on the mean.
-Traps avoided: truths are of the whole table, so that rows beyond a bound are an error. All bounds have the same
-statements. Groups without rows have no relative error and are left out for all alike. Tables of others need
-../shared/data or $DPDUCK_DATA.
+hold the truth in 93 per cent, on the mean. Traps avoided: truths are of the whole table, so that rows beyond a bound
+are an error. All bounds have the same statements. Groups without rows have no relative error and are left out for all
+alike. Tables of others need ../shared/data or $DPDUCK_DATA.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Through SQL: predicted errors of `dp_explain` at epsilon = 1 and at rho = 1/2, of 100,000 made rows that are units. The
 optimum is the lower bound of every Gaussian strategy (Li, Miklau, Hay, McGregor and Rastogi 2015). Under Laplace noise
-the convex program over p-identity strategies has no such bound, so the best of three plain ways stands beside it: each
-count, each kind of rows, and GROUP BY the columns with sums of its cells.
+there is no such bound. Three plain ways stand beside p-identity there: each count, each kind of rows, and GROUP BY the
+columns with sums of cells.
 
 Gates: a pivot of ten exclusive conditions, written as FILTER, count_if or CASE, within 1.05 of GROUP BY. Three
 overlapping conditions within 1.05 of the optimum (Gaussian), or of the best plain way (Laplace). Ten conditions that

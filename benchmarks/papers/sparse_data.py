@@ -128,7 +128,8 @@ def claims(tables: dict[tuple[float, int], np.ndarray]) -> list[bool]:
 def dyadic_errors(table: np.ndarray, repetitions: int, rng: np.random.Generator) -> np.ndarray:
     """Root mean squared error of random ranges of each length from a dyadic filter, shape (3, lengths).
 
-    First without the consistency check, then with it, then with least squares too; all from the same draws and ranges.
+    First without the consistency check, then with the check, then with least squares too, from the same draws and
+    ranges.
     """
     axis = Axis("dyadic", len(table))
     axes, radix = (axis,), MixedRadix((axis.nodes,))

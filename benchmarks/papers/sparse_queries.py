@@ -168,7 +168,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Largest errors of one projection, as dp_project_all and dp_decode answer; whether margins held; seconds."""
+    """Largest errors of one projection by dp_project_all and dp_decode, whether margins held, and the seconds."""
 
     plain: float
     decoded: float
@@ -178,7 +178,7 @@ class Decoded:
 
 
 def through_sql(held: Data, rho: Fraction, folder: Path) -> Decoded:
-    """A private projection of the rows, made and asked in SQL; half: with the heavier half of the keys listed alone."""
+    """A private projection of the rows, made and asked in SQL. half: lists the heavier half of the keys alone."""
     con = dpduck.connect(folder / "decoding.duckdb")
     keys = [f"key {number}" for number in range(KEYS)]
     con.execute("CREATE TABLE k AS SELECT unnest(?::VARCHAR[]) AS key, unnest(?::BIGINT[]) AS held", [

@@ -1,7 +1,7 @@
-"""Questions about people with several rows, their errors, and a choice of bounds in hindsight; numpy and pandas alone.
+"""Questions about people with several rows, their errors, and bounds chosen in hindsight, with numpy and pandas alone.
 
 Bounds of a peer are chosen by a simulation: rows are kept as the peer keeps them, its noise is added, and the bounds
-with the least error are taken. What the table shows is of the peer itself, at these bounds.
+with the least error are taken. The table shows answers of the peer itself, at these bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW = (1, 3, 10, 30)
 """Of OpenDP's averages, which have a bound more: rows of a person in a group, and clips."""
 
 DRAWS, FINALISTS = (3, 12), 12
-"""Draws of all bounds, and of those that were the best of these."""
+"""Draws of all bounds, and of the best."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Bounds:
     clip: int = 0
 
     def norms(self) -> tuple[float, float]:
-        """What a person's counts add to all groups, in L1 and in L2."""
+        """A person's counts over all groups, in L1 and in L2."""
         if self.order == "all":
             return float(self.groups), float(self.groups)
         return float(self.groups * self.rows), float(self.groups**0.5 * self.rows)
@@ -128,7 +128,7 @@ class Rows:
         return sums if self.question.kind == "sums" else sums / np.maximum(rows, 1)
 
     def error(self, answers: dict[tuple[int, ...], float | None]) -> float:
-        """Of the answers by group; one that is missing counts as 0."""
+        """The error of answers by group. A missing answer counts as 0."""
         found = [answers.get(group) for group in self.question.groups()]
         return self.error_of(np.array([np.nan if one is None else float(one) for one in found]))
 
@@ -167,7 +167,7 @@ class Draw:
         self.in_all: dict[int, np.ndarray] = {}
 
     def kept(self, bounds: Bounds) -> np.ndarray:
-        """Tells which rows are kept; a group's own limit is not looked at where rows are 0."""
+        """Marks the rows that are kept. Where rows are 0, groups have no limit of their own."""
         if bounds.order in ("random", "first", "last"):
             limit = bounds.groups - (bounds.order != "random")
             within = self.of_id[bounds.order][self.rows.pair] < limit
@@ -181,7 +181,7 @@ class Draw:
         return self.in_all[limit] < bounds.groups
 
     def by_pair(self, kept: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """Adds up what is kept, by person and group."""
+        """Adds up the kept rows, by person and group."""
         pairs = len(self.rows.pair_id)
         return np.bincount(self.rows.pair[kept], None if values is None else values[kept], minlength=pairs)
 
@@ -190,11 +190,11 @@ class Draw:
 
 
 Simulated = Callable[[Draw, Bounds, Callable[[float, float], np.ndarray]], np.ndarray]
-"""What a peer answers. Its last argument draws noise of norms of L1 and L2."""
+"""Answers of a peer. Its last argument draws noise of norms of L1 and L2."""
 
 
 def best(rows: Rows, grid: Iterable[Bounds], simulated: Simulated, gaussian: float | None) -> tuple[Bounds, float]:
-    """The bounds of the least error over draws, and that error. gaussian: its standard error; None: Laplace."""
+    """The bounds of the least error over draws, and that error. gaussian: its standard error, None for Laplace."""
     rng = np.random.default_rng(5)
 
     def noise(l1: float, l2: float) -> np.ndarray:
@@ -217,7 +217,7 @@ def counted(draw: Draw, bounds: Bounds, noise: Callable[[float, float], np.ndarr
 
 
 def summed(draw: Draw, bounds: Bounds, noise: Callable[[float, float], np.ndarray]) -> np.ndarray:
-    """Sums of what a person's rows in a group add up to, clipped."""
+    """Sums of a person's rows in each group, clipped."""
     pairs = np.minimum(draw.by_pair(draw.kept(bounds), draw.rows.value), bounds.clip)
     return draw.by_cell(pairs) + bounds.clip * noise(float(bounds.groups), bounds.groups**0.5)
 
@@ -228,7 +228,7 @@ def limits(sizes: Iterable[int], most: int) -> Iterator[int]:
 
 
 def tell(question: Question, system: str, bounds: str, errors: list[float], simulated: float | None = None) -> None:
-    """Prints one line of JSON: the mean error, and its standard error as a part of it."""
+    """Prints one line of JSON: the mean error, and its relative standard error."""
     mean, spread = float(np.mean(errors)), float(np.std(errors, ddof=1)) if len(errors) > 1 else 0.0
     told = {"workload": f"{question.name}|{system}", "bounds": bounds, "error": mean}
     told["sure"] = spread / len(errors) ** 0.5 / mean if mean else 0.0

@@ -52,7 +52,7 @@ class Asked:
 
 
 def grids(question: Question, given: dict[str, list[int]]) -> dict[str, dict[str, str]]:
-    """The options of each of our ways by what the table calls them: the private norm, public norms, and MAX ROWS."""
+    """The options of our ways by their names in the table: the private norm, public norms, and MAX ROWS."""
     delta = f", delta = {DELTA}"
     centre = f", centers = {question.guess}" if question.kind == "averages" else ""
     rows = {f"{noise}, {most} rows in all": f", max_rows_contributed = {most}{price}"

@@ -1,7 +1,7 @@
 """OpenDP 0.16 (opendp[polars]) about people with several rows: python -m benchmarks.peers._several_opendp FOLDER.
 
-Of groups it keeps the first or the last by their keys, and one less than it charges; its choice by chance fails (polars
-finds two fields of one name). By chance it keeps rows of a group, and rows in all, which are bounds as well.
+It keeps the first or the last groups by key, one less than it charges. Its choice by chance fails, since polars finds
+two fields of one name. By chance it keeps rows of a group, and rows in all, which are bounds as well.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def grid(question: Question, cells: int) -> Iterator[Bounds]:
 
 def averaged(draw: Draw, bounds: Bounds, noise: Callable[[float, float], np.ndarray], guess: int,
              gaussian: bool) -> np.ndarray:  # fmt: skip
-    """Distances from the guess over counts, a half of the price for each; a person's parts of a group are clipped."""
+    """Distances from the guess over counts, a half of the price for each. A person's part of a group is clipped."""
     kept, groups = draw.kept(Bounds(bounds.order, bounds.groups, 0)), float(bounds.groups)
     counts = np.minimum(draw.by_pair(kept), bounds.rows)
     off = np.clip(draw.by_pair(kept, draw.rows.value - float(guess)), -bounds.clip, bounds.clip)
@@ -68,7 +68,7 @@ def averaged(draw: Draw, bounds: Bounds, noise: Callable[[float, float], np.ndar
 
 
 class Asked:
-    """A table of a folder as a frame, and measurements of it."""
+    """A table of a folder as a frame, and its measurements."""
 
     def __init__(self, rows: Rows, rho: float) -> None:
         self.rows, self.keys, self.guess = rows, list(rows.question.keys), rows.question.guess

@@ -55,7 +55,7 @@ Told = dict[str, dict[str, dict[str, float | str]]]
 def made(name: str, rows: str, keys: dict[str, tuple[int, int]], value: str, guess: int, width: int) -> tuple[
     str, str, list[Question]
 ]:  # fmt: skip
-    """A table: its name, its rows, and what is asked of it."""
+    """A table: its name, its rows, and the questions."""
     one, two = tuple(keys)[:1], tuple(keys)
     sql = f"""SELECT dense_rank() OVER (ORDER BY person) AS id, {", ".join(f"{key}::INTEGER AS {key}" for key in keys)},
         coalesce(round({value}), 0)::INTEGER AS value FROM ({rows})"""
@@ -72,7 +72,7 @@ TABLES = (
 
 
 def asked_of(folder: Path, tables: int) -> list[Question]:
-    """Writes the first so many tables; returns the questions about those that there are."""
+    """Writes the first so many tables, and returns the questions about the tables that exist."""
     found: list[Question] = []
     for name, sql, questions in TABLES[:tables]:
         try:
@@ -246,7 +246,7 @@ What it shows:
 
 
 def put(page: Path, part: str) -> None:
-    """Writes the part in place of what was there; a page without it has it before the next part."""
+    """Writes the part in place of its earlier version, or before the next part of a page without one."""
     text = page.read_text("utf-8")
     before, heading, rest = text.partition(SEVERAL)
     _, mark, after = rest.partition("\n## ")

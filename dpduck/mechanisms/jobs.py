@@ -17,8 +17,7 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
     """Returns one scan that adds these contributions up by the request's keys."""
     if request.rows.source is None:
         raise InternalError("only trusted code's own SQL is counted as it stands")
-    sizes = [source.domain.size for source in request.question.sources]
-    groups = request.question.treatment.groups
+    sizes, groups = [one.domain.size for one in request.question.sources], request.question.treatment.groups
     attributes = tuple(
         Attribute(
             key.sources,
@@ -52,21 +51,15 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
 
 
 def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
-    """Returns one attribute for all attributes. The first varies slowest. sizes: of the sources.
-
-    A combination that any attribute drops is dropped.
+    """Returns one attribute for all. The first varies slowest, and each drops its combinations. sizes: of the sources.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
     >>> crossed(both, (3, 2)).codes.tolist()
     [[1, 0], [-1, -1], [3, 2]]
     """
-    sources = tuple(sorted({source for attribute in attributes for source in attribute.sources}))
-    codes = np.zeros([sizes[source] for source in sources], np.int64)
-    dropped = np.zeros(codes.shape, np.bool_)
-    for attribute in attributes:
-        order = np.argsort(attribute.sources)
-        shape = [sizes[source] if source in attribute.sources else 1 for source in sources]
-        own = attribute.codes.transpose(order).reshape(shape)
-        codes = codes * attribute.size + own
-        dropped |= own < 0
-    return Attribute(sources, np.where(dropped, -1, codes), prod(attribute.size for attribute in attributes))
+    sources = sorted({source for attribute in attributes for source in attribute.sources})
+    places = dict(zip(sources, np.indices([sizes[source] for source in sources]), strict=True))
+    own = [one.codes[tuple(places[source] for source in one.sources)] for one in attributes]
+    counts = [one.size for one in attributes]
+    codes = np.ravel_multi_index([np.maximum(one, 0) for one in own], counts)
+    return Attribute(tuple(sources), np.where(np.minimum.reduce(own) < 0, -1, codes), prod(counts))

@@ -136,7 +136,7 @@ def test_check_says_what_to_do_where_there_is_something(clinic: Path) -> None:
 
 
 def test_check_of_a_statement_shows_what_bounds_leave_out(clinic: Path) -> None:
-    """Facts of units one a line, then a box of bounds with the least error marked; JSON is dp_check as it is."""
+    """Facts of units one a line, then a box of bounds with the least error marked. JSON is dp_check as it is."""
     people = POLICY.replace("PRIVACY UNIT ROW, BUDGET (epsilon = 1)", "PRIVACY UNIT who MAX ROWS 50, BUDGET (rho = 9)")
     with duckdb.connect(str(clinic)) as con:
         con.execute("ALTER TABLE visits ADD COLUMN who INTEGER")

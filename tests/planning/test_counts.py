@@ -39,7 +39,7 @@ def variances(found: CountStrategy, noise: NoiseKind) -> NDArray[np.float64]:
 @pytest.mark.parametrize("noise", NoiseKind)
 @pytest.mark.parametrize("place", range(len(WORKLOADS)))
 def test_answers_are_the_counts(place: int, noise: NoiseKind) -> None:
-    """The weights of what is measured give each count without bias, and the norm is that of the largest column."""
+    """The weights of the measurement give each count without bias, and the norm is that of the largest column."""
     met = WORKLOADS[place]
     for plain, searched in ((False, True), (False, False), (True, True)):
         found = strategy_of(met, noise, plain=plain, searched=searched)
@@ -59,7 +59,7 @@ def test_exclusive_counts_cost_as_much_as_one(noise: NoiseKind) -> None:
 
 @pytest.mark.parametrize("place", range(len(WORKLOADS)))
 def test_gaussian_counts_are_near_the_optimum(place: int) -> None:
-    """The total variance is within 2.5 % of the lower bound of every strategy; by themselves counts cost k times."""
+    """The total variance is within 2.5 % of the lower bound of every strategy. By themselves counts cost k times."""
     met = WORKLOADS[place].astype(np.float64)
     asked = met[:, met.any(axis=0)]
     least = optimise_gaussian(asked.T @ asked, 5.0).lower_bound
@@ -69,7 +69,7 @@ def test_gaussian_counts_are_near_the_optimum(place: int) -> None:
 
 @pytest.mark.parametrize("place", range(len(WORKLOADS)))
 def test_counts_together_are_never_worse(place: int) -> None:
-    """Under Laplace noise a searched strategy, each kind or each count is no worse than the simplest of them."""
+    """Under Laplace noise a searched strategy, each kind or each count is no worse than the simplest."""
     met, noise = WORKLOADS[place], NoiseKind.LAPLACE
     each = variances(strategy_of(met, noise, plain=True), noise).sum()
     kinds = float(met.sum())

@@ -48,7 +48,9 @@ def dense_variances(plan: OwnPlan) -> FloatArray:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.shape}, {case.name}")
 def test_total_variance_is_within_the_programs_optimum(noise: NoiseKind, case: Case) -> None:
-    """Twelve cases: at most 1.05 of the program's budgets with least squares; exact charges, dense variances."""
+    """Twelve cases: at most 1.05 of the program's budgets with least squares, with exact charges and dense
+    variances.
+    """
     plan = plan_own(over(case.asked), case.entries, noise, FINE[noise], 1, seconds=1.0)
     assert plan.total_variance / 10**6 <= 1.05 * program_optimum(case.asked.gram, case.entries, noise)
     assert exact_cost(plan, 1) <= FINE[noise]
@@ -88,7 +90,7 @@ def test_every_answer_of_several_columns(noise: NoiseKind) -> None:
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_uniform_budgets_and_what_they_cost(noise: NoiseKind) -> None:
-    """'uniform' is one noise on the rows as they are written; with optimal budgets the plan says what is saved."""
+    """'uniform' is one noise on the rows as written, and with optimal budgets the plan names the gain."""
     entries = np.vstack([np.ones((1, 9)), np.eye(9)]).astype(np.int64)
     uniform = plan_own(over(prefixes(9)), entries, noise, Fraction(1), 1, "uniform")
     assert len(uniform.measurements) == 1 and not uniform.note
@@ -106,7 +108,7 @@ def test_few_bits_still_fit() -> None:
 
 
 def test_a_singular_matrix_says_what_it_cannot_answer() -> None:
-    """The refusal counts and names the intervals; a singular matrix that answers the workload is accepted."""
+    """The refusal counts and names the intervals. A singular matrix that answers the workload is accepted."""
     pairs = np.kron(np.eye(3), np.ones((1, 2))).astype(np.int64)
     with pytest.raises(Refusal, match=r"do not determine 3 of the 6 intervals: \[0, 1\), \[0, 3\), \[0, 5\);"):
         plan_own(over(prefixes(6)), pairs, LAPLACE, Fraction(1), 1)

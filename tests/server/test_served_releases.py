@@ -48,7 +48,7 @@ def test_every_kind_of_release_is_read(released: Served) -> None:
 
 
 def test_macros_over_names(released: Served) -> None:
-    """dp_project, dp_project_all and dp_decode read a common table expression; nothing is charged."""
+    """dp_project, dp_project_all and dp_decode read a common table expression, and nothing is charged."""
     before = released.spent()
     assert len(released.rows("carol", f"{QUESTION} FROM dp_project('codes', 'q')")) == 1
     assert len(released.rows("carol", f"{QUESTION} SELECT query, answer FROM dp_project_all('Codes', 'Q')")) == 1

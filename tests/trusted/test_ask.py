@@ -101,7 +101,7 @@ def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
 
 
 def test_tables_of_several_aggregates_have_no_one_price() -> None:
-    """A unit moves the tables of each aggregate: two of them at the price of one cost half of what they should."""
+    """A unit moves the tables of each aggregate: two at the price of one cost half of the true price."""
     apart = job_of([2, 0, 1], 3)
     two = replace(apart, aggregates=apart.aggregates * 2)
     query = KroneckerQuery((0,), (IdentityFactor(3),))

@@ -14,6 +14,7 @@ from functools import partial
 import duckdb
 
 from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units, together_sql
+from dpduck.frontend.text.names import quote_text
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
 from dpduck.trusted.rows import reader
@@ -310,43 +311,28 @@ def _outputs(
     return tuple((str(_own_unit(sql, source, twins)[0]), name) for sql, name in outputs)
 
 
-# A key by which a unit has one row in a cell (jobs.CountingJob.cell_key) is looked up again, in the transaction that
-# counts. DuckDB keeps a PRIMARY KEY or UNIQUE constraint for all rows that a transaction sees. A prepared table holds
-# rows of an earlier moment, so that its own record of keys counts.
-
-
 def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, twins: Twins | Apart | None) -> None:
-    """Refuses a job where the stored table lacks the key that its bounds rest on.
+    """Refuses a job where the stored table lacks the key of its bounds. cursor: in the transaction that will count.
 
-    Args:
-        cursor: reads the tables, in the transaction that will count.
-        twins: the tables that are counted in place of these.
+    DuckDB keeps a key for all rows of a transaction. Prepared rows are older, so that their own record of keys counts.
     """
-    source = job.source
-    table = source.first.sql if source is not None and isinstance(source.first, Stored) else ""
+    table = job.source.first.sql if job.source is not None and isinstance(job.source.first, Stored) else ""
+    twin = None if twins is None or isinstance(twins, Apart) else twins.tables.get(table)
+    kept = twin is not None and job.cell_key in twin.keys
     if twins is None:
         kept = _has_key(cursor, table, job.cell_key)
-    else:
-        twin = None if isinstance(twins, Apart) else twins.tables.get(table)
-        kept = twin is not None and job.cell_key in twin.keys
     if not kept:
         raise Refusal("a key changed meanwhile", accepted="the same statement again")
 
 
 def _has_key(cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
     """Tells whether a table of DuckDB's own has these columns as a key, and no text that a collation compares."""
-    named = " || '.' || ".join(
-        f"""'"' || replace({part}, '"', '""') || '"'""" for part in ("database_name", "schema_name", "table_name")
-    )
+    parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
+    named, columns = " || '.' || ".join(parts), ", ".join(map(quote_text, key))
     own = "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
-    own += f" AND {named} = {_text(table)}"
-    listed = f"[{', '.join(map(_text, key))}]"
-    keys = f"constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND constraint_column_names = {listed}"
-    (keys_found,) = reader.columns(cursor, f"SELECT count(*) FROM duckdb_constraints() WHERE {own} AND {keys}", {})
-    plain = "NOT contains(upper(sql), ' COLLATE ')"
-    (tables_found,) = reader.columns(cursor, f"SELECT count(*) FROM duckdb_tables() WHERE {own} AND {plain}", {})
-    return int(keys_found[0]) > 0 and int(tables_found[0]) == 1
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    own += f" AND {named} = {quote_text(table)}"
+    keys = f"constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND constraint_column_names = [{columns}]"
+    keyed = f"(SELECT count(*) FROM duckdb_constraints() WHERE {own} AND {keys}) > 0"
+    tables = f"(SELECT count(*) FROM duckdb_tables() WHERE {own} AND NOT contains(upper(sql), ' COLLATE '))"
+    (found,) = reader.columns(cursor, f"SELECT {keyed} AND {tables} = 1", {})
+    return bool(found[0])

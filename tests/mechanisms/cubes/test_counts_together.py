@@ -1,4 +1,4 @@
-"""Counts of one SELECT that are planned together: answers, errors, sensitivity, limits, and what is known from them."""
+"""Counts of one SELECT that are planned together: answers, errors, sensitivity, limits and known answers."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def test_a_pivot_is_as_good_as_group_by(open_clinic: Callable[..., Clinic], pric
 
 
 def test_a_target_costs_as_much_as_group_by(in_rho: Clinic) -> None:
-    """target_stderr for ten exclusive conditions costs a tenth of the rho that it did; a count(*) beside them is paid
-    for alone, so that all have the target."""
+    """target_stderr for ten exclusive conditions costs a tenth of the earlier rho. A count(*) beside them is paid for
+    alone, so that all have the target."""
     price = "SELECT price FROM dp_explain(?) WHERE chosen"
     asked = [("x, count(*)", "GROUP BY x"), (PIVOT, ""), (f"count(*) AS n, {PIVOT}", "")]
     texts = [in_rho.con.execute(price, [ASK.format("target_stderr = 5", *one)]).fetchall()[0][0] for one in asked]
@@ -207,7 +207,7 @@ def test_no_unit_moves_answers_by_more_than_their_norms(
 
 
 def test_the_digest_is_of_the_statement(visits: Clinic) -> None:
-    """How counts are planned is no part of it, so that what is stored is found again."""
+    """The digest has no plan of counts, so that stored answers are found again."""
     request = plan_of(visits.con, ASK.format("epsilon = 1", PIVOT, "")).request
     assert request.question.together
     alone = replace(request, question=replace(request.question, together=()))
@@ -215,7 +215,7 @@ def test_the_digest_is_of_the_statement(visits: Clinic) -> None:
 
 
 def test_other_aggregates_have_their_part_of_the_price(visits: Clinic) -> None:
-    """Counts that are planned together weigh as much as all of them: two of weight 1 as one of weight 2."""
+    """Counts that are planned together add up their weights: two of weight 1 count as one of weight 2."""
     two = "count_if(x = 1), count_if(x = 2), avg(age)"
     parts = [one.measure.share for one in plan_of(visits.con, ASK.format("epsilon = 1", two, "")).measures]
     weighed = ASK.format("epsilon = 1, aggregate_weights = (2, 1)", "count_if(x = 1), avg(age)", "")
@@ -246,7 +246,7 @@ def test_counts_alone_where_nothing_is_gained(in_rho: Clinic) -> None:
     ],
 )
 def test_options_are_obeyed(in_rho: Clinic, options: str, names: set[str]) -> None:
-    """Options that change each answer by itself have each count measured; with a strategy counts stay alone."""
+    """Options that change each answer by itself have each count measured. With a strategy counts stay alone."""
     text = "count_if(flag), count_if(NOT flag), count_if(ward = 'a'), count_if(ward = 'b')"
     statement = ASK.format(options, text, "")
     assert {one.strategy.name for one in joint(in_rho, statement) if one.strategy is not None} == names
@@ -258,7 +258,7 @@ def test_options_are_obeyed(in_rho: Clinic, options: str, names: set[str]) -> No
 
 
 def test_beyond_the_limits_counts_stay_alone(visits: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many combinations of columns are planned by column; too many kinds of rows, in several groups."""
+    """Too many combinations of columns are planned by column, and too many kinds of rows in several groups."""
     text = (
         "count_if(flag), count_if(NOT flag), count_if(ward = 'a'), count_if(ward = 'b'), count_if(flag AND ward = 'c')"
     )
@@ -291,7 +291,7 @@ def test_explain_says_how_counts_are_planned(visits: Clinic) -> None:
 
 
 def test_what_is_known_from_counts_together(visits: Clinic) -> None:
-    """Each count, their sums and sums of CASE are known from one release; counts that it does not determine are not."""
+    """Each count, their sums and sums of CASE are known from one release. Counts that it does not determine are not."""
     visits.dp(ASK.format("epsilon = 1", f"{PIVOT}, count_if(flag), count_if(NOT flag), avg(age)", ""))
     assert (
         len(joint(visits, ASK.format("epsilon = 1", f"{PIVOT}, count_if(flag), count_if(NOT flag), avg(age)", ""))) == 2

@@ -162,7 +162,7 @@ BESIDE = {
 
 @pytest.mark.parametrize("select", REFUSED)
 def test_what_has_no_such_groups(trips: Clinic, select: str) -> None:
-    """Each refusal says what is accepted, before anything is charged."""
+    """Each refusal names an accepted statement, before anything is charged."""
     before, said = trips.charges(), trips.refused(CLAUSE.format(1, 2, "") + select)
     assert REFUSED[select] in said and "accepted: " in said
     assert trips.charges() == before

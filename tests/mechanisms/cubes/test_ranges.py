@@ -187,7 +187,7 @@ def test_an_own_strategy_over_two_columns(visits: Clinic) -> None:
 
 
 def test_a_prepared_table_takes_an_own_strategy(visits: Clinic) -> None:
-    """The strategy's table is no table that rows are read from: nothing of it is copied beside prepared rows."""
+    """No rows are read from the strategy's table, so that nothing is copied beside prepared rows."""
     visits.dp("ALTER PRIVACY POLICY ON visits PREPARE")
     declare_strategy(visits, "mine", "(1, 1, 1), (2, 2, 1)")
     statement = ask("epsilon = 100, strategy_table = 'mine'", "sex, count(*)", "sex", "visits")

@@ -1,4 +1,4 @@
-"""The statements of docs/strategies.md run as they stand, and give what the page says."""
+"""The statements of docs/strategies.md run as they stand, and give the page's figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATEMENT = re.compile(r"(.*?);[^\n]*\n(?:-- gives: ([^\n]*)\n)?", re.DOTALL)
 
 
 def test_the_statements_give_what_the_page_says(open_clinic: Callable[..., Clinic]) -> None:
-    """Every statement of the page in turn; figures are compared with the line below it."""
+    """Every statement of the page in turn. Its figures are compared with the line below."""
     clinic, told = open_clinic(), list[str]()
     for block in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL):
         for statement, gives in STATEMENT.findall(block):

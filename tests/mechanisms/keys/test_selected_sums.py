@@ -1,4 +1,4 @@
-"""Sums, averages and bounded counts of groups whose keys are selected, through FROM dp(..)."""
+"""Sums, averages and bounded counts of groups with selected keys, through FROM dp(..)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def professors() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def statement(rest: str, noise: str = "GAUSSIAN", more: str = "") -> str:
-    """A statement by selected items; rest: from the select list on."""
+    """A statement by selected items. rest: from the select list on."""
     return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS.format(noise)}{more}) item, {rest} GROUP BY item"
 
 
@@ -143,7 +143,7 @@ def test_a_norm_takes_the_place_of_rows(professors: duckdb.DuckDBPyConnection) -
 
 
 def test_norms_are_explained(professors: duckdb.DuckDBPyConnection) -> None:
-    """dp_explain tells the norm of each table; dp_errors is about answers in rows."""
+    """dp_explain tells the norm of each table, and dp_errors the errors of answers in rows."""
     text = statement("count(*) AS n, avg(quantity) AS a, dp_stderr(n) FROM professors", more=NORM.format(2))
     ((note,),) = professors.execute("SELECT note FROM dp_explain(?) WHERE chosen", [text]).fetchall()
     assert "a count over all rows, of which one unit has at most a norm of 2, and a unit above it counts for a" in note
@@ -163,7 +163,7 @@ def test_units_are_free_beside_an_average(professors: duckdb.DuckDBPyConnection)
 
 
 def test_explain_and_errors_say_what_a_unit_adds(professors: duckdb.DuckDBPyConnection) -> None:
-    """dp_explain tells each table's bounds and part of the price; dp_errors has a line for each aggregate."""
+    """dp_explain tells each table's bounds and part of the price, and dp_errors has a line for each aggregate."""
     before = charges(professors)
     text = statement("sum(quantity) AS s, avg(quantity) AS a, count(*) AS n FROM professors")
     explained = professors.execute("SELECT strategy, worst_stderr, note FROM dp_explain(?) WHERE chosen", [text])
@@ -208,7 +208,7 @@ def test_explain_and_errors_say_what_a_unit_adds(professors: duckdb.DuckDBPyConn
 def test_what_selected_keys_do_not_answer(
     professors: duckdb.DuckDBPyConnection, rest: str, more: str, message: str
 ) -> None:
-    """Each is refused with what is accepted, and nothing is charged."""
+    """Each refusal names an accepted statement, and nothing is charged."""
     before = charges(professors)
     with pytest.raises(duckdb.Error, match=message):
         ask(professors, statement(rest, more=more))

@@ -17,7 +17,7 @@ RUNS, FEW = 12, 3
 MANY = pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.audit)])
 KEYS = 600
 UNITS = (60, 90, 150, 400)
-"""Privacy units of the groups by turns, of two rows each; one row in nine has no value."""
+"""Privacy units of the groups by turns, of two rows each. One row in nine has no value."""
 ROWS = f"""CREATE TABLE calls AS SELECT g * 1000 + u AS who, 'key ' || g AS key, (u + v) % 2 AS flag,
     CASE WHEN u % 9 > 0 THEN (g * 17 + u * 7) % 61 + 20 END AS cost FROM range({KEYS}) AS r(g), range(400) AS s(u),
     range(2) AS t(v) WHERE u < [{", ".join(map(str, UNITS))}][1 + g % 4]"""
@@ -33,7 +33,7 @@ ANSWERS = {
     "count(*, contribution_bounds_per_group => (0, 1))": "count(*)",
     "count(*, contribution_bounds_per_group => (0, 9))": "2 * count(*)",
 }
-"""Answers, and what each of them estimates, over the totals of units."""
+"""Answers, and the SQL that each estimates, over the totals of units."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def exact(calls: Clinic, answer: str) -> dict[str, tuple[Any, Any]]:
 def test_intervals_of_published_groups_hold(calls: Clinic, noise: str, epsilon: float, answer: str, runs: int) -> None:
     """At least 94 % of the intervals of groups hold, of the answer and of the average beside it.
 
-    At least 450 groups in three runs; a false alarm has a chance of 1e-9 where just 94 % hold. Noise of the answers is
+    At least 450 groups in three runs. A false alarm has a chance of 1e-9 where just 94 % hold. Noise of the answers is
     none of the selection's, so that groups near the threshold need nothing of their own.
     """
     known, tallies = exact(calls, answer), (Tally(), Tally())
@@ -110,7 +110,7 @@ def test_sums_have_the_noise_that_was_paid_for(calls: Clinic, noise: str) -> Non
 
     Of Laplace noise the mean of 600 sizes is beyond these with a chance below 2e-10 (Chernoff), of Gaussian noise it is
     8 standard deviations off. Two thirds of the noise would be found. A sum beside an average is a count times the
-    centre and a sum about it: at a far larger price the count's noise would be 0 in most groups, and rare where not.
+    centre and a sum about it. At a far larger price the count's noise would be 0 in most groups.
     """
     known = exact(calls, "sum(cost)")
     text = statement(noise, 4, 0, "sum(cost)").replace("dp_interval_low(a) AS low", "dp_stderr(a) AS low")

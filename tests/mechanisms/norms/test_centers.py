@@ -136,7 +136,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_still_needs_bounds(pays: Clinic, statement: str) -> None:
-    """Bounds are asked for where no norm is found, of quantiles and of expressions; nothing is charged."""
+    """Bounds are asked for where no norm is found, of quantiles and of expressions. Nothing is charged."""
     before = pays.charges()
     said = pays.refused(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {statement} FROM pays GROUP BY g")
     assert REFUSED[statement] in said and pays.charges() == before

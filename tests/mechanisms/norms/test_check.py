@@ -40,7 +40,7 @@ TOWNS = {"a": "north", "b": "south", "c": "south"}
 
 
 def made_rows(seed: int, people: int = 80) -> list[Row]:
-    """Trips of people with very different numbers of them; some of nobody, and some outside of every domain."""
+    """Trips of people with few or very many, of nobody, and outside of every domain."""
     drawn, rows = np.random.default_rng(seed), list[Row]()
     for person in range(people):
         habit = int(drawn.integers(0, 8))
@@ -146,7 +146,7 @@ def test_norms_leave_out_what_brute_force_says(seed: int) -> None:
 
 
 def test_sums_and_averages_have_norms_in_their_own_units(trips: Clinic) -> None:
-    """A sum by town loses what the norm of its values takes. An average's rows have the smaller of two weights."""
+    """A sum by town loses the part above the norm of its values. An average's rows have the smaller of two weights."""
     rows = [row for row in made_rows(1) if row[2] != "x" and 0 <= row[1] < 6]
     alone = checked(trips, "town, month, sum(price) AS s FROM trips GROUP BY town, month")
     by_both = vectors([(row[0], (row[1], row[2]), *row[2:]) for row in rows], 1, clamped)
@@ -216,7 +216,7 @@ def test_rows_leave_out_what_brute_force_says(trips: Clinic) -> None:
 )
 @pytest.mark.parametrize("most", [7, MOST])
 def test_figures_are_of_the_very_answers(most: int, keys: str) -> None:
-    """With MAX ROWS that drops rows, too, the statement's own weighed counts are what a check says is left.
+    """The statement's own weighed counts have the rows that a check says are left, also where MAX ROWS drops rows.
 
     Counts, sums and averages of a CUBE, and of a key that puts several months into one group. The error is that of
     dp_explain.
@@ -314,7 +314,7 @@ def test_epsilon_alone_has_no_norms() -> None:
 
 
 def test_the_hint_has_about_the_least_error(trips: Clinic) -> None:
-    """One bound of each option is named: the least sum of noise and of what is left out of a cell."""
+    """One bound of each option is named: the least sum of noise and of rows left out of a cell."""
     found = checked(trips, "month, count(*) AS n FROM trips GROUP BY month")
     for option in ("max_rows_contributed", "max_norm_contributed"):
         figures = at_bounds(found, "count(*)", option)
@@ -402,7 +402,7 @@ def test_facts_are_of_units_without_norms(trips: Clinic) -> None:
 
 
 def test_bounds_are_public_numbers() -> None:
-    """1, 2 and 5 times powers of ten, from the least on; the last is what a statement has without a norm."""
+    """1, 2 and 5 times powers of ten, from the least on. The last is the bound of a statement without a norm."""
     assert bounds(Fraction(1), 3.0, Fraction(1000)) == [1, 2, 5, 1000]
     assert bounds(Fraction(1), 1e9, Fraction(10)) == [1, 2, 5, 10]
     assert bounds(Fraction(3, 100), 0.15, Fraction(7)) == [Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), 7]

@@ -242,14 +242,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_totals_do_not_go_with(trips: Clinic, statement: str) -> None:
-    """Each refusal says what is accepted, before anything is charged."""
+    """Each refusal names an accepted statement, before anything is charged."""
     before = trips.charges()
     said = trips.refused(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS {statement} FROM trips GROUP BY month")
     assert REFUSED[statement] in said and trips.charges() == before
 
 
 def test_averages_beside_counts_are_as_they_are(trips: Clinic) -> None:
-    """A count has a total and an interval that holds what is left out, and the average beside it has its own."""
+    """A count has a total and an interval that holds the missing rows, and the average beside it has its own."""
     more = ", total = TRUE, left_out = TRUE"
     proposal = proposal_of(trips, more, select="month, count(*) AS n, avg(price) AS a FROM trips GROUP BY month")
     assert list(proposal.totals) == [0] == list(proposal.sums)

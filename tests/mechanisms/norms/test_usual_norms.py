@@ -80,7 +80,7 @@ SAID = [
 
 @pytest.mark.parametrize("select", NORMED)
 def test_a_statement_that_says_no_bound_gets_norms(shop: Clinic, select: str) -> None:
-    """Counts and sums have a total and hold what is left out, and averages have a norm alone."""
+    """Counts and sums have a total and wide intervals, and averages have a norm alone."""
     treatment = request_of(shop, select).question.treatment
     assert treatment.usual and treatment.finds_norm
     assert treatment.total == treatment.left_out == ("count" in select or "sum" in select)

@@ -90,7 +90,9 @@ def ask_all(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_sql_solves_the_least_squares(plain: duckdb.DuckDBPyConnection) -> None:
-    """Answers are those of numpy's least squares, standard errors those of the residuals; weights may be negative."""
+    """Answers are those of numpy's least squares, and standard errors those of the residuals. Weights may be
+    negative.
+    """
     exact = np.random.default_rng(3).integers(0, 90, len(NAMES))
     found = released(exact, Charge.concentrated(Fraction(1, 8)), ROWS)
     found.put(plain)
@@ -141,7 +143,7 @@ def test_stated_errors_are_the_measured_ones(plain: duckdb.DuckDBPyConnection, n
 def test_decoding_leaves_the_noise_alone(plain: duckdb.DuckDBPyConnection) -> None:
     """Heavy keys distort each other in dp_project, and not here: at least 20 times less error, stated and measured.
 
-    The measured ratio is about 60; 20 is below it by more than 1e-8 allows.
+    The measured ratio is about 60. A ratio of 20 has a chance below 1e-8.
     """
     exact = np.random.default_rng(7).integers(0, 3000, LISTED)
     ask_all(plain)
@@ -157,7 +159,7 @@ def test_decoding_leaves_the_noise_alone(plain: duckdb.DuckDBPyConnection) -> No
 
 
 def test_a_projection_without_rows_and_lists_without_keys(plain: duckdb.DuckDBPyConnection) -> None:
-    """Nothing released but zeros gives answers of 0; a table of questions without rows gives none."""
+    """A release of zeros gives answers of 0, and a table of questions without rows gives none."""
     found = released(np.zeros(LISTED, np.int64), Charge.concentrated(Fraction(1, 8)), ROWS)
     Released(found.plan, found.coefficients, np.zeros(ROWS, np.int64), found.matrix).put(plain)
     ask_all(plain)

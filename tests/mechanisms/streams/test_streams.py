@@ -376,7 +376,7 @@ def test_a_part_of_the_unit_of_another_type(visits: Visits) -> None:
 
 
 def test_bounds_that_no_refresh_keeps(visits: Visits) -> None:
-    """A refresh takes rows by MAX ROWS alone: a job whose price goes by groups, levels or norms is no stream's."""
+    """A refresh takes rows by MAX ROWS alone: no stream has a job with a price by groups, levels or norms."""
     select = "came, ward, count(DISTINCT person) AS p FROM visits GROUP BY came, ward"
     visits.dp(f"CREATE PRIVATE STREAM by_month OPTIONS ({options()}) AS SELECT {select}")
     asks = visits.asks()

@@ -33,7 +33,7 @@ def test_rounds_of_the_update_grow_with_the_price(order: int) -> None:
 
 
 def test_rounds_of_the_update_are_a_minimum() -> None:
-    """One round less and one more are predicted to be no better; the limit holds."""
+    """One round less and one more are predicted to be no better, and the limit holds."""
     shapes, schedule = shapes_of(ADULT, 3), replace(PURE, amount=Fraction(1, 10))
     found = updates_of(schedule, shapes, 6, 32_561, 64)
     errors = [updated_error(replace(schedule, rounds=found + one), shapes, 6, 32_561) for one in (-1, 0, 1)]

@@ -83,7 +83,7 @@ def test_no_unit_changes_the_groups_of_another(one: Contribution, threads: int) 
 
 
 def test_a_unit_is_in_so_many_groups_whole_or_up_to_its_rows() -> None:
-    """A unit keeps all its rows of C groups, or MAX ROWS of them, and every row where it has no more groups."""
+    """A unit keeps all rows of C groups, or MAX ROWS rows, and every row where it has no more groups."""
     rows, whole = drawn_rows(), 0
     for unit in range(40):
         own = [row for row in rows if row[0] == unit]
@@ -99,7 +99,7 @@ def test_a_unit_is_in_so_many_groups_whole_or_up_to_its_rows() -> None:
 
 @pytest.mark.parametrize("one", [ROWS, PERSONS], ids=["rows", "persons"])
 def test_every_way_to_count_keeps_the_same_groups(one: Contribution) -> None:
-    """Units that are known to have many rows, and rows that come in parts, keep what is kept of all rows at once."""
+    """Units that are known to have many rows, and rows that come in parts, keep the same rows as all at once."""
     rows = drawn_rows(4)
     expected = table_of(rows, one).tolist()
     assert table_of(rows, one, listed=True).tolist() == expected

@@ -40,7 +40,7 @@ def asked(
     aggregates: tuple[Aggregate, ...], noise: NoiseKind, *, groups: int = 2, max_rows: int = 4, other: bool = False,
     amount: Fraction = Fraction(1, 2),
 ) -> tuple[Ask[PublishedKeys], KeyMeasures, KeyPlan]:  # fmt: skip
-    """What is asked for these aggregates, with their measures and their plan."""
+    """The ask for these aggregates, with its measures and its plan."""
     measured = measures_of_keys(aggregates, (), other)
     rows = replace(job_of(groups, max_rows).rows, aggregates=tuple(map(contribution_of, measured.measures)))
     job = KeyedJob(rows, job_of().texts, groups)

@@ -174,7 +174,7 @@ def test_conditions_mean_what_they_say() -> None:
 
 
 def test_only_one_place_writes_where() -> None:
-    """Trusted code writes WHERE over private rows by where_sql; others are about rows of dpduck, or the catalog."""
+    """Trusted code writes WHERE over private rows by where_sql. Others are about rows of dpduck, or the catalog."""
     package = Path(dpduck.__file__).parent / "trusted"
     written = {
         (path.name, line.strip())

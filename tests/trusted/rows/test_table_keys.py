@@ -1,4 +1,4 @@
-"""A job that says that a unit has one row a cell: its form, and what the catalog must say when rows are counted."""
+"""A job that says that a unit has one row a cell: its form, and the catalog's answer when rows are counted."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_catalog_is_asked_when_rows_are_counted(
 
 
 def test_of_a_prepared_table_its_own_record_is_asked(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Its rows are of an earlier moment: what the table says now is nothing about them. Engines have no record."""
+    """Its rows are of an earlier moment, of which the table's keys of today say nothing. Engines have no record."""
     cursor.execute('CREATE TABLE "t ""1" (u VARCHAR, d INTEGER, UNIQUE (u, d))')
 
     def twins(*keys: tuple[str, ...]) -> Twins:
