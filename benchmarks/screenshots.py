@@ -105,17 +105,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             port = free.getsockname()[1]
         address = f"127.0.0.1:{port}"
         serving = command("serve", str(database), "--listen", "none", "--web", address)
-        server = subprocess.Popen(serving, stdout=subprocess.PIPE, text=True)
-        try:
-            while server.stdout is not None and "http://" not in (line := server.stdout.readline()):
-                assert line, "the server ended"
-            rooted = ["--no-sandbox"] if os.geteuid() == 0 else []
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=rooted)
-            names = taken(browser, f"http://{address}", token, report, to)
-            browser.close()
-        finally:
-            server.terminate()
-            server.wait(60)
+        with subprocess.Popen(serving, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                while server.stdout is not None and "http://" not in (line := server.stdout.readline()):
+                    assert line, "the server ended"
+                rooted = ["--no-sandbox"] if os.geteuid() == 0 else []
+                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=rooted)
+                names = taken(browser, f"http://{address}", token, report, to)
+                browser.close()
+            finally:
+                server.terminate()
+                server.wait(60)
         for name in () if given else set(names) & set(DOCS):
             shutil.copy(to / f"{name}.png", FOLDER / f"{DOCS[name]}.png")
 
