@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
 from dpduck.frontend.rows.tree import RowSource
@@ -19,6 +20,9 @@ MANY_ROWS, MANY_CELLS = 50, 20
 
 MOST_CODES = 10_000
 """Values of keys that are put into groups, at most."""
+
+MOST_VARIANCE, OF_ALL_ROWS = 1 << 80, Fraction(1, 20)
+"""Of noise that can be drawn, and the part of its price that a sum pays for all rows (tested against both modules)."""
 
 
 def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> bool:
@@ -41,10 +45,20 @@ def with_norms(request: Request) -> Request:
     if question.intervals or question.matrix or not all(map(_has_norm, question.aggregates)):
         return request
     totals = can_widen(question)
+    if totals and not _has_room(request):
+        return request
     if not totals and any(one.function != "avg" for one in question.aggregates):
         return request
     treatment = replace(question.treatment, finds_norm=True, total=totals, left_out=totals, usual=True)
     return replace(request, question=replace(question, treatment=treatment))
+
+
+def _has_room(request: Request) -> bool:
+    """Tells whether noise for each sum of all rows can be drawn. It goes by MAX ROWS, for a small part of the price."""
+    aggregates = request.question.aggregates
+    most = max((int(one.operand.high / one.operand.step) for one in aggregates if one.operand is not None), default=1)
+    price = request.price.charge.rho * OF_ALL_ROWS / len(aggregates)
+    return (request.rows.unit_bound * most) ** 2 <= 2 * price * MOST_VARIANCE
 
 
 def _has_norm(one: Aggregate) -> bool:

@@ -11,8 +11,10 @@ import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.select.usual_norms import MANY_CELLS, MANY_ROWS
+from dpduck.frontend.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
 from dpduck.mechanisms.norms import NORMS
+from dpduck.mechanisms.norms.plan import LEFT_OUT
+from dpduck.trusted.noise.integers import LARGEST_VARIANCE
 from tests.support.clinics import Clinic
 
 ROWS = (
@@ -163,3 +165,23 @@ def test_a_view_by_default_norms_is_read_like_others(shop: Clinic) -> None:
     assert shop.value("SELECT count(*) FROM private.drawn") == 200
     comment = shop.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'daily'")
     assert "standard errors follow from answers" in comment
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "5"])
+def test_noise_that_cannot_be_drawn_is_no_default(epsilon: str) -> None:
+    """A statement that was answered by rows is answered still, where the sum of all rows has no noise to be drawn."""
+    assert (MOST_VARIANCE, OF_ALL_ROWS) == (LARGEST_VARIANCE, LEFT_OUT)
+    with dpduck.connect() as connection:
+        clinic = Clinic(connection)
+        clinic.con.execute(
+            "CREATE TABLE fine AS SELECT range % 500 AS who, range % 30 AS g, 1.5 AS pay FROM range(9000)"
+        )
+        clinic.dp(
+            "CREATE PRIVACY POLICY ON fine (PRIVACY UNIT who MAX ROWS 2000, BUDGET (epsilon = 1000, delta = 1e-6), "
+            "DOMAIN g RANGE 0 TO 30 STEP 1, CLAMP pay BETWEEN 0 AND 1000000 STEP 0.01)"
+        )
+        asked = "g, sum(pay) AS s, count(*) AS n, count(DISTINCT who) AS p FROM fine GROUP BY g"
+        usual = request_of(clinic, asked, f"epsilon = {epsilon}, delta = 1e-6").question.treatment.usual
+        assert usual == (epsilon == "5")
+        statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = 1e-6) {asked}"
+        assert len(clinic.dp(statement)) == 30
