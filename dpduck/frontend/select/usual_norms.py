@@ -21,6 +21,9 @@ MANY_ROWS, MANY_CELLS = 50, 20
 MOST_CODES = 10_000
 """Values of keys that are put into groups, at most."""
 
+MOST_CELLS, MOST_SUMMED = 1_000_000, 5_000
+"""Cells of all keys, and of those where margins are asked for, too: each margin has the noise of its cells."""
+
 MOST_VARIANCE, OF_ALL_ROWS = 1 << 80, Fraction(1, 20)
 """Of noise that can be drawn, and the part of its price that a sum pays for all rows (tested against both modules)."""
 
@@ -36,13 +39,18 @@ def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> 
     plain = all(not key.shape and not key.row_sql and min(key.codes) >= 0 for key in keys)
     apart = all(len(set(key.codes)) == len(key.codes) for key in keys)
     few = apart or sum(len(key.codes) for key in keys) <= MOST_CODES
-    return plain and few and prod(len(key.labels) for key in keys) >= MANY_CELLS
+    return plain and few and MANY_CELLS <= prod(len(key.labels) for key in keys) <= MOST_CELLS
 
 
 def with_norms(request: Request) -> Request:
     """Returns the request with norms, where each of its aggregates has one and an interval that holds the truth."""
     question = request.question
     if question.intervals or question.matrix or not all(map(_has_norm, question.aggregates)):
+        return request
+    finest = tuple(range(len(question.keys)))
+    if question.grouping_sets != (finest,) and (
+        finest not in question.grouping_sets or prod(question.sizes) > MOST_SUMMED
+    ):
         return request
     totals = can_widen(question)
     if totals and not _has_room(request):

@@ -209,7 +209,10 @@ def _family(job: CountingJob, price: Fraction) -> Ask[None]:
 def at_norms(
     request: Request, squared: Sequence[int] = (), centers: Mapping[Operand, Fraction] | None = None
 ) -> CubePlan:
-    """Returns the plan of the answers at squared norms in integers, or at the least ones, about centres."""
+    """Returns the plan of the answers at squared norms in integers, or at the least ones, about centres.
+
+    Beside a total each cell is measured by itself, whatever the norm is: its sum is compared with the total.
+    """
     question = request.question
     found = weighed_measures(question.aggregates, question.treatment, centers)
     if squared:
@@ -217,7 +220,10 @@ def at_norms(
         found = replace(found, measures=tuple(replace(one, squared_norm=norm) for one, norm in pairs))
     parts = [part_of(found.uses, place, question) for place in range(len(found.measures))]
     priced = [replace(one, share=one.share * part) for one, part in zip(found.measures, parts, strict=True)]
-    return plans_at(request, NoiseKind.GAUSSIAN, amount_of(request), measures=replace(found, measures=tuple(priced)))
+    treatment = replace(question.treatment, strategy="I") if question.treatment.widens else question.treatment
+    asked = replace(request, question=replace(question, treatment=treatment))
+    plan = plans_at(asked, NoiseKind.GAUSSIAN, amount_of(request), measures=replace(found, measures=tuple(priced)))
+    return replace(plan, request=request)
 
 
 def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> Search:

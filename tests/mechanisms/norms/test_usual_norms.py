@@ -12,8 +12,10 @@ from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
+from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.norms import NORMS
-from dpduck.mechanisms.norms.plan import LEFT_OUT
+from dpduck.mechanisms.norms.plan import LEFT_OUT, at_norms
+from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.noise.integers import LARGEST_VARIANCE
 from tests.support.clinics import Clinic
 
@@ -185,3 +187,51 @@ def test_noise_that_cannot_be_drawn_is_no_default(epsilon: str) -> None:
         assert usual == (epsilon == "5")
         statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = 1e-6) {asked}"
         assert len(clinic.dp(statement)) == 30
+
+
+WIDE = [f"c{number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def wide() -> Iterator[Clinic]:
+    """Twelve columns of ten values each."""
+    with dpduck.connect() as connection:
+        clinic = Clinic(connection)
+        columns = ", ".join(f"CAST(range * {3 + place} % 10 AS INTEGER) AS {name}" for place, name in enumerate(WIDE))
+        clinic.con.execute(f"CREATE TABLE w AS SELECT range % 500 AS who, {columns} FROM range(5000)")
+        domains = ", ".join(f"DOMAIN {name} RANGE 0 TO 10 STEP 1" for name in WIDE)
+        clinic.dp(f"CREATE PRIVACY POLICY ON w (PRIVACY UNIT who MAX ROWS 100, BUDGET (rho = 1000), {domains})")
+        yield clinic
+
+
+@pytest.mark.parametrize("sets", ["MARGINALS (2, {})", "CUBE ({})", "GROUPING SETS (({}), (c0))"])
+@pytest.mark.parametrize("columns", [4, 7])
+def test_margins_of_very_many_cells_keep_their_rows(wide: Clinic, sets: str, columns: int) -> None:
+    """Sums of so many noisy cells would err more, and some tables of all cells could not be held."""
+    if "CUBE" in sets and columns == 7:
+        columns = 5
+    named = ", ".join(WIDE[:columns])
+    select = f"{named}, count(*) FROM w GROUP BY {sets.format(named)}"
+    assert not request_of(wide, select, "rho = 1").question.treatment.finds_norm
+
+
+def test_margins_of_all_columns_are_answered(wide: Clinic) -> None:
+    """They were by rows, and are so still. A total beside them is refused before its charge."""
+    named = ", ".join(WIDE)
+    select = f"{named}, count(*) AS n FROM w GROUP BY MARGINALS (2, {named})"
+    assert len(wide.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1) {select}")) == 66 * 100
+    before = wide.charges()
+    said = wide.refused(
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1, max_norm_contributed = 5, total = TRUE) {select}"
+    )
+    assert "strategy = 'I' cannot serve this workload" in said and wide.charges() == before
+
+
+@pytest.mark.parametrize("power", [0, 8, 16, 30])
+def test_each_cell_is_measured_whatever_the_norm_is(wide: Clinic, power: int) -> None:
+    """A noisy norm decides no strategy beside a total: the sum of the measured cells is compared with it."""
+    select = "c0, c1, c2, c3, count(*) FROM w GROUP BY MARGINALS (2, c0, c1, c2, c3)"
+    options = "rho = 1, max_norm_contributed = 'private', total = TRUE, left_out = TRUE"
+    (measured,) = at_norms(request_of(wide, select, options), (1 << power,)).measures
+    assert [query.shape for query, _ in noisy_queries(measured_plan(measured.plan))] == [(10, 10, 10, 10)]
+    assert len(wide.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}, refresh = '{power}') {select}")) == 600
