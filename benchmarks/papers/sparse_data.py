@@ -29,15 +29,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot
 
-from dpduck.algebra.dyadic import Axis, node_sensitivity
+from benchmarks.papers._dyadic import intervals_of, range_sums
 from dpduck.frontend.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fitted
 from dpduck.mechanisms.summaries.plan import designed, noise_variance
-from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, places_of, with_parents, with_priorities
+from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_parents, with_priorities
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.summaries import SparseCounts, draw_summary, sparse_counts
+from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)
@@ -62,22 +61,24 @@ def synthetic(density: float, deviation: float, rng: np.random.Generator) -> np.
     return table
 
 
-def summarised(table: np.ndarray, method: str, size: int, epsilon: Fraction = EPSILON) -> EstimatedSummary:
-    """One summary of a dense table, by the shortcut."""
+def summarised(
+    table: np.ndarray, method: str, size: int, epsilon: Fraction = EPSILON, theta: int | None = None
+) -> EstimatedSummary:
+    """One summary of a dense table, by the shortcut. theta: of a filter, where the size is not to choose it."""
     places = np.flatnonzero(table)
     counts = SparseCounts(MixedRadix((len(table),)), places[None, :], table[places])
-    design = designed(Summary(method, size, expect_rows=int(table.sum())), len(table), 1 / epsilon)
+    design = designed(Summary(method, size, theta, expect_rows=int(table.sum())), len(table), 1 / epsilon)
     noisy = draw_summary(counts, design.plan, operating_system_entropy())
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
-    return estimated(kept, design.scale, design.theta, tau, whole=design.plan.whole)
+    return estimated(kept, design.scale, design.theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
-def range_errors(table: np.ndarray, summary: EstimatedSummary) -> list[float]:
-    """Mean squared error over all ranges of each size."""
+def range_errors(table: np.ndarray, summary: EstimatedSummary, sizes: Sequence[int] | None = None) -> list[float]:
+    """Mean squared error over all ranges of each size; of SIZES where none is said."""
     dense = -table.astype(np.float64)
     dense[summary.positions[0]] += summary.weights
     off = np.concatenate([[0.0], np.cumsum(dense)])
-    return [float(np.mean((off[size:] - off[:-size]) ** 2)) for size in SIZES]
+    return [float(np.mean((off[size:] - off[:-size]) ** 2)) for size in sizes or SIZES]
 
 
 def error_table(table: np.ndarray, size: int, repetitions: int) -> dict[str, np.ndarray]:
@@ -131,37 +132,24 @@ def dyadic_errors(table: np.ndarray, repetitions: int, rng: np.random.Generator)
     First without the consistency check, then with the check, then with least squares too, from the same draws and
     ranges.
     """
-    axis = Axis("dyadic", len(table))
-    axes, radix = (axis,), MixedRadix((axis.nodes,))
-    places = np.flatnonzero(table)
-    exact = ExactCounts((places,), table[places][None, :], (len(table),), (1,))
-    occupied = sum(len(np.unique(places >> level)) for level in range(axis.height + 1))
-    design = designed(Summary("filter", min(2 * occupied, axis.nodes)), axis.nodes, node_sensitivity(axes) / EPSILON)
+    held = intervals_of(table)
+    design = held.design("filter", 2 * held.occupied, EPSILON)
     total = np.concatenate([[0], np.cumsum(table)])
     errors = np.zeros((3, len(LENGTHS), repetitions))
     lengths = [min(length, len(table) // 2) for length in LENGTHS]
     for number in range(repetitions):
-        noisy = draw_summary(sparse_counts(exact, axes, radix), design.plan, operating_system_entropy())
-        checked = with_parents(noisy, radix, axes)
+        noisy = held.draw(design)
+        checked = with_parents(noisy, held.radix, held.axes)
         plain = estimated(checked, design.scale, design.theta, 0.0)
-        agreeing = fitted(plain, radix, axes, noise_variance(design.scale))
+        agreeing = fitted(plain, held.radix, held.axes, noise_variance(design.scale))
         drawn = [rng.integers(0, len(table) - length + 1, RANGES) for length in lengths]
         kinds = ((noisy, noisy.counts), (checked, checked.counts), (checked, agreeing.weights))
         for kind, (chosen, counts) in enumerate(kinds):
-            levels, nodes = places_of(axis, chosen.positions[0])
             for place, (length, starts) in enumerate(zip(lengths, drawn, strict=True)):
                 truth = total[starts + length] - total[starts]
-                sums = [range_sum(levels, nodes, counts, low, low + length - 1) for low in starts]
-                errors[kind, place, number] = np.mean((np.array(sums) - truth) ** 2)
+                sums = range_sums(held.axis, chosen.positions[0], counts, starts, length)
+                errors[kind, place, number] = np.mean((sums - truth) ** 2)
     return np.sqrt(errors.mean(axis=2))
-
-
-def range_sum(levels: np.ndarray, nodes: np.ndarray, counts: np.ndarray, low: int, high: int) -> float:
-    """The sum over the maximal nodes inside a range."""
-    first, last = nodes << levels, ((nodes + 1) << levels) - 1
-    above, beyond = nodes >> 1 << (levels + 1), (((nodes >> 1) + 1) << (levels + 1)) - 1
-    inside = (first >= low) & (last <= high) & ~((above >= low) & (beyond <= high))
-    return float(counts[inside].sum())
 
 
 def consistency(repetitions: int, rng: np.random.Generator) -> tuple[list[bool], dict[str, np.ndarray]]:
