@@ -76,9 +76,9 @@ class Table:
         return self.known[members]
 
 
-def read_table(name: str, directory: Path) -> Table:
-    """Counted by DuckDB."""
-    columns = TABLES[name]
+def read_table(name: str, directory: Path, columns: tuple[str, ...] = ()) -> Table:
+    """Counted by DuckDB. columns: fewer than all."""
+    columns = columns or TABLES[name]
     relation = duckdb.read_parquet(str(directory / f"{name}.parquet"))
     cells = relation.aggregate(", ".join([*columns, "count(*) AS n"]), ", ".join(columns)).fetchnumpy()
     domains, codes = zip(*(np.unique(cells[column], return_inverse=True) for column in columns), strict=True)

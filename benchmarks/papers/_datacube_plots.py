@@ -12,6 +12,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.papers._datacube_errors import Setting, predicted_root_mean_square
@@ -43,13 +44,21 @@ def draw_all(
     epsilons = sorted({epsilon for _, _, epsilon in results})
     for number, name in ((4, "adult"), (5, "nltcs")):
         panels = [setting for setting in asked if setting.table.name == name]
-        _errors(folder / f"figure_{number}_errors_{name}.png", panels, results, epsilons)
-    _times(folder / "figure_6_times.png", asked, times)
+        saved(draw_errors(panels, results, epsilons), folder / f"figure_{number}_errors_{name}.png")
+    saved(draw_times(asked, times), folder / "figure_6_times.png")
     _agreement(folder / "measured_against_predicted.png", asked, results, epsilons, methods)
 
 
-def _errors(path: Path, panels: Sequence[Setting], results: Results, epsilons: Sequence[Fraction]) -> None:
-    figure, grid = plt.subplots(2, 3, figsize=(14, 8), sharex=True, layout="constrained")
+def saved(figure: Figure, path: Path) -> None:
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_errors(
+    panels: Sequence[Setting], results: Results, epsilons: Sequence[Fraction], size: tuple[float, float] = (14, 8)
+) -> Figure:
+    """Six panels, one for each workload of one data set."""
+    figure, grid = plt.subplots(2, 3, figsize=size, sharex=True, layout="constrained")
     for axes, setting in zip(grid.flat, panels, strict=True):
         for method, style in STYLES.items():
             errors = [results[str(setting), method, e].measured.mean / setting.mean_answer for e in epsilons]
@@ -67,14 +76,17 @@ def _errors(path: Path, panels: Sequence[Setting], results: Results, epsilons: S
         axes.set_ylabel("average absolute error /\nmean true answer")
     figure.suptitle({"adult": "Adult, eight attributes", "nltcs": "NLTCS, 16 binary attributes"}[panels[0].table.name])
     handles, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    columns = min(len(labels), int(size[0] / 1.5))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
 
 
-def _times(path: Path, asked: Sequence[Setting], times: Mapping[tuple[str, str], float]) -> None:
+def draw_times(
+    asked: Sequence[Setting], times: Mapping[tuple[str, str], float], size: tuple[float, float] = (11, 7)
+) -> Figure:
+    """Seconds of each method, one panel for each data set."""
     methods = list(dict.fromkeys(method for _, method in times))
-    figure, grid = plt.subplots(2, 1, figsize=(11, 7), sharey=True, layout="constrained")
+    figure, grid = plt.subplots(2, 1, figsize=size, sharey=True, layout="constrained")
     for axes, name in zip(grid, ("adult", "nltcs"), strict=True):
         panels = [setting for setting in asked if setting.table.name == name]
         for position, method in enumerate(methods):
@@ -92,8 +104,7 @@ def _times(path: Path, asked: Sequence[Setting], times: Mapping[tuple[str, str],
         axes.set(ylabel="seconds", title=f"{name}: plan, noise and recovery of one release")
         axes.grid(axis="y", alpha=0.4)
     grid[0].legend(ncols=len(methods), loc="upper left", frameon=False, bbox_to_anchor=(0, 0.97))
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    return figure
 
 
 def _agreement(

@@ -85,9 +85,9 @@ Results = dict[tuple[str, str, Fraction], Result]
 """By setting, method and epsilon."""
 
 
-def plans_of(setting: Setting, epsilon: Fraction, seconds: float) -> dict[str, Plan]:
-    """Every method's plan."""
-    plans = {method: paper_plan(setting.workload, method, epsilon) for method in PAPER}
+def plans_of(setting: Setting, epsilon: Fraction, seconds: float, consistency: str = "none") -> dict[str, Plan]:
+    """Every method's plan. consistency: of the paper's seven."""
+    plans = {method: paper_plan(setting.workload, method, epsilon, consistency) for method in PAPER}
     candidates = automatic_plans(setting.workload, epsilon, seconds)
     plans["O"] = next(plan for plan in candidates if plan.strategy == "O")
     plans["auto"] = candidates[0]
@@ -95,7 +95,7 @@ def plans_of(setting: Setting, epsilon: Fraction, seconds: float) -> dict[str, P
     return plans
 
 
-def compare(asked: Sequence[Setting], options: argparse.Namespace) -> Results:
+def compare(asked: Sequence[Setting], options: argparse.Namespace, consistency: str = "none") -> Results:
     """Everything that is measured for the figures; the search has `planning_seconds` at the largest epsilon."""
     results: Results = {}
     for setting in asked:
@@ -103,7 +103,7 @@ def compare(asked: Sequence[Setting], options: argparse.Namespace) -> Results:
         for epsilon in options.epsilons:
             full = epsilon == max(options.epsilons)
             seconds = options.planning_seconds if full else min(options.planning_seconds, 0.5)
-            plans = plans_of(setting, epsilon, seconds)
+            plans = plans_of(setting, epsilon, seconds, consistency)
             for method, plan in plans.items():
                 measured = measure_errors(setting.table, plan, options.repetitions)
                 results[str(setting), method, epsilon] = Result(plan, measured)

@@ -39,6 +39,7 @@ from benchmarks.papers._synthetic_data import (
 )
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
+from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.multiplicative import replayed
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import Pool, parities
@@ -67,18 +68,40 @@ def gate(passed: bool, text: str) -> bool:
 def barak(table: Table, order: int, epsilon: Fraction) -> list[Distribution]:
     """All Fourier coefficients, fitted in two ways."""
     observations = measured_tables(table, sets_of(table, order), True, epsilon, "F")
-    records, start = float(table.sum()), uniform(table.shape, dense=True)
-    weights = replayed(start.components[0].members, start.components[0].table, observations, records, 20)
-    return [start.replaced(0, weights), fit_tables(table.shape, observations)[0]]
+    return [passed_over(table, observations, 20), fit_tables(table.shape, observations)[0]]
+
+
+def barak_once(table: Table, order: int, epsilon: Fraction) -> Distribution:
+    """The same coefficients, each used for one update, as in the paper."""
+    return passed_over(table, measured_tables(table, sets_of(table, order), True, epsilon, "F"), 1)
+
+
+def passed_over(table: Table, observations: list[Observation], passes: int) -> Distribution:
+    """The uniform distribution after so many passes of updates."""
+    start = uniform(table.shape, dense=True)
+    component = start.components[0]
+    weights = replayed(component.members, component.table, observations, float(table.sum()), passes)
+    return start.replaced(0, weights)
+
+
+def single_queries(table: Table, order: int) -> Pool:
+    """The parities of so many attributes and fewer, asked one at a time."""
+    sets = [chosen for few in range(1, order + 1) for chosen in sets_of(table, few)]
+    families = tuple(parities(chosen, tuple(table.shape[a] for a in chosen)) for chosen in sets)
+    return Pool(table.shape, families, (), whole=False)
+
+
+def mwem_by_queries(table: Table, order: int, epsilon: Fraction, rounds: int) -> Distribution:
+    """MWEM as in the paper: one coefficient and one update a round, the average of all rounds."""
+    method = Method(fits=False, passes=1, averages=True, expected=int(table.sum()))
+    return run_mwem(table, single_queries(table, order), Schedule(True, epsilon, 1, rounds, HALF), method)
 
 
 def contingency(table: Table, epsilon: Fraction) -> dict[str, Callable[[], float]]:
     """Figure 2's algorithms, as one run each."""
-    sets = [chosen for order in (1, 2, 3) for chosen in sets_of(table, order)]
-    families = tuple(parities(chosen, tuple(table.shape[a] for a in chosen)) for chosen in sets)
-    pool, records = Pool(table.shape, families, (), whole=False), int(table.sum())
+    pool, records = single_queries(table, 3), int(table.sum())
     schedule = Schedule(True, epsilon, 1, 1, HALF)
-    rounds = queries_rounds(schedule, table.size, len(sets), records, 64)
+    rounds = queries_rounds(schedule, table.size, len(pool.workload), records, 64)
     schedule = Schedule(True, epsilon, 1, rounds, HALF)
 
     def mwem(passes: int) -> float:

@@ -61,24 +61,41 @@ def synthetic(density: float, deviation: float, rng: np.random.Generator) -> np.
     return table
 
 
-def summarised(
-    table: np.ndarray, method: str, size: int, epsilon: Fraction = EPSILON, theta: int | None = None
-) -> EstimatedSummary:
-    """One summary of a dense table, by the shortcut. theta: of a filter, where the size is not to choose it."""
+def occupied(table: np.ndarray) -> SparseCounts:
+    """The cells of a dense table that have rows, by position, as the database hands them over."""
     places = np.flatnonzero(table)
-    counts = SparseCounts(MixedRadix((len(table),)), places[None, :], table[places])
-    design = designed(Summary(method, size, theta, expect_rows=int(table.sum())), len(table), 1 / epsilon)
+    return SparseCounts(MixedRadix((len(table),)), places[None, :], table[places])
+
+
+def drawn(
+    counts: SparseCounts, rows: int, method: str, size: int, epsilon: Fraction = EPSILON, theta: int | None = None
+) -> EstimatedSummary:
+    """One summary by the shortcut. theta: of a filter, where the size is not to choose it."""
+    cells = counts.radix.cells
+    design = designed(Summary(method, size, theta, expect_rows=rows), cells, 1 / epsilon)
     noisy = draw_summary(counts, design.plan, operating_system_entropy())
     kept, tau = with_priorities(noisy, design.keep, float(design.tau))
     return estimated(kept, design.scale, design.theta, tau, sides=design.sides, whole=design.plan.whole)
 
 
-def range_errors(table: np.ndarray, summary: EstimatedSummary, sizes: Sequence[int] | None = None) -> list[float]:
-    """Mean squared error over all ranges of each size; of SIZES where none is said."""
+def summarised(
+    table: np.ndarray, method: str, size: int, epsilon: Fraction = EPSILON, theta: int | None = None
+) -> EstimatedSummary:
+    """One summary of a dense table."""
+    return drawn(occupied(table), int(table.sum()), method, size, epsilon, theta)
+
+
+def range_gaps(table: np.ndarray, summary: EstimatedSummary, sizes: Sequence[int]) -> list[np.ndarray]:
+    """How far the sums over all ranges are off, for each size."""
     dense = -table.astype(np.float64)
     dense[summary.positions[0]] += summary.weights
     off = np.concatenate([[0.0], np.cumsum(dense)])
-    return [float(np.mean((off[size:] - off[:-size]) ** 2)) for size in sizes or SIZES]
+    return [off[size:] - off[:-size] for size in sizes]
+
+
+def range_errors(table: np.ndarray, summary: EstimatedSummary) -> list[float]:
+    """Mean squared error over all ranges of each size."""
+    return [float(np.mean(gaps**2)) for gaps in range_gaps(table, summary, SIZES)]
 
 
 def error_table(table: np.ndarray, size: int, repetitions: int) -> dict[str, np.ndarray]:
@@ -126,48 +143,61 @@ def claims(tables: dict[tuple[float, int], np.ndarray]) -> list[bool]:
     return passed
 
 
-def dyadic_errors(table: np.ndarray, repetitions: int, rng: np.random.Generator) -> np.ndarray:
+def dyadic_errors(
+    table: np.ndarray, repetitions: int, rng: np.random.Generator, wanted: Sequence[int] | None = None
+) -> np.ndarray:
     """Root mean squared error of random ranges of each length from a dyadic filter, shape (3, lengths).
 
     First without the consistency check, then with the check, then with least squares too, from the same draws and
-    ranges.
+    ranges. wanted: the lengths, LENGTHS where none are said.
     """
     held = intervals_of(table)
     design = held.design("filter", 2 * held.occupied, EPSILON)
     total = np.concatenate([[0], np.cumsum(table)])
-    errors = np.zeros((3, len(LENGTHS), repetitions))
-    lengths = [min(length, len(table) // 2) for length in LENGTHS]
+    lengths = [min(length, len(table) // 2) for length in wanted or LENGTHS]
+    errors = np.zeros((3, len(lengths), repetitions))
     for number in range(repetitions):
         noisy = held.draw(design)
         checked = with_parents(noisy, held.radix, held.axes)
         plain = estimated(checked, design.scale, design.theta, 0.0)
         agreeing = fitted(plain, held.radix, held.axes, noise_variance(design.scale))
-        drawn = [rng.integers(0, len(table) - length + 1, RANGES) for length in lengths]
+        asked = [rng.integers(0, len(table) - length + 1, RANGES) for length in lengths]
         kinds = ((noisy, noisy.counts), (checked, checked.counts), (checked, agreeing.weights))
         for kind, (chosen, counts) in enumerate(kinds):
-            for place, (length, starts) in enumerate(zip(lengths, drawn, strict=True)):
+            for place, (length, starts) in enumerate(zip(lengths, asked, strict=True)):
                 truth = total[starts + length] - total[starts]
                 sums = range_sums(held.axis, chosen.positions[0], counts, starts, length)
                 errors[kind, place, number] = np.mean((sums - truth) ** 2)
     return np.sqrt(errors.mean(axis=2))
 
 
-def consistency(repetitions: int, rng: np.random.Generator) -> tuple[list[bool], dict[str, np.ndarray]]:
-    """Gates on real histograms; for information 300 occupied labels of 65,536 with Zipf counts in the hundreds."""
+def skewed(rng: np.random.Generator) -> np.ndarray:
+    """300 occupied labels of 65,536 with Zipf counts in the hundreds and more."""
     table = np.zeros(65_536, dtype=np.int64)
     table[rng.choice(65_536, 300, replace=False)] = (300 * rng.zipf(1.5, 300)).clip(300, 200_000)
-    found = {"Zipf": dyadic_errors(table, repetitions, rng)}
+    return table
+
+
+def histogram(folder: Path, name: str) -> np.ndarray:
+    """A histogram of DPBench, zeros included."""
+    path = str(folder / "dpbench_1d.parquet")
+    rows = duckdb.execute("SELECT n FROM read_parquet(?) WHERE dataset = ? ORDER BY bin", [path, name])
+    return rows.fetchnumpy()["n"].astype(np.int64)
+
+
+def consistency(repetitions: int, rng: np.random.Generator) -> tuple[list[bool], dict[str, np.ndarray]]:
+    """Gates on real histograms; for information a made one."""
+    found = {"Zipf": dyadic_errors(skewed(rng), repetitions, rng)}
     print("\ndyadic filter, ranges of " + ", ".join(str(length) for length in LENGTHS))
     print(f"     informs Zipf: {_cuts(found['Zipf'])}")
-    path, passed = DATA / "dpbench_1d.parquet", []
+    passed = []
     dense = dyadic_errors(rng.poisson(100, DENSE_LABELS), repetitions, rng)
     passed.append(gate(bool(dense[2, 1] <= 2 / 3 * dense[1, 1]), f"dense: {_fits(dense)} (a third, ranges of 100)"))
-    if not path.is_file():
+    if not (DATA / "dpbench_1d.parquet").is_file():
         print("skipped: no DPBench data")
         return passed, found
     for name in SKEWED:
-        rows = duckdb.execute("SELECT n FROM read_parquet(?) WHERE dataset = ? ORDER BY bin", [str(path), name])
-        errors = found[name] = dyadic_errors(rows.fetchnumpy()["n"].astype(np.int64), repetitions, rng)
+        errors = found[name] = dyadic_errors(histogram(DATA, name), repetitions, rng)
         passed.append(gate(bool((errors[1] <= 0.7 * errors[0]).all()), f"{name}: {_cuts(errors)} (30 %)"))
         passed.append(gate(bool((errors[2] <= 1.05 * errors[1]).all()), f"{name}: {_fits(errors)} (5 % more)"))
     return passed, found
@@ -181,15 +211,18 @@ def _fits(errors: np.ndarray) -> str:
     return "; ".join(f"{checked:.0f} to {agreeing:.0f} by least squares" for _, checked, agreeing in errors.T)
 
 
-def county_table() -> np.ndarray | None:
-    """The commuting matrix, dense, in the order of its counties; None without the data."""
-    path = DATA / "od_us_counties.parquet"
+def county_table(folder: Path | None = None, below: str = "99") -> np.ndarray | None:
+    """The commuting matrix, dense, in the order of its counties; None without the data.
+
+    below: takes counties with smaller codes alone; '57' leaves the fifty states and the District of Columbia.
+    """
+    path = (folder or DATA) / "od_us_counties.parquet"
     if not path.is_file():
         return None
-    rows = duckdb.sql(
+    rows = duckdb.execute(
         f"SELECT (dense_rank() OVER (ORDER BY home_county) - 1) AS home, dense_rank() OVER (ORDER BY work_county) - 1 "
-        f"AS work, workers FROM '{path}'"
-    ).fetchnumpy()
+        f"AS work, workers FROM '{path}' WHERE home_county < $1 AND work_county < $1", [below]
+    ).fetchnumpy()  # fmt: skip
     table = np.zeros((int(rows["home"].max()) + 1, int(rows["work"].max()) + 1), dtype=np.int64)
     table[rows["home"], rows["work"]] = rows["workers"]
     return table.reshape(-1)

@@ -60,15 +60,15 @@ class Data:
     queries: np.ndarray
 
 
-def data(universe: str, sparsity: int, seed: int) -> Data:
-    """Rows by Zipf's law over keys of this universe."""
+def data(universe: str, sparsity: int, seed: int, asked: int | None = None) -> Data:
+    """Rows by Zipf's law over keys of this universe, and QUERIES questions, or as many as are asked."""
     generator = np.random.default_rng(seed)
     step = UNIVERSES[universe]
     names = [f"{'a long key ' * 8}{i}" if step == 0 else str(i * step) for i in range(KEYS)]
     digests = KeyDigests(elements_of(names), elements_of([name + "/" for name in names]))
     shares = 1 / np.arange(1, KEYS + 1)
     exact = generator.multinomial(TOTAL, shares / shares.sum()).astype(np.int64)
-    queries = np.array([generator.choice(KEYS, sparsity, replace=False) for _ in range(QUERIES)])
+    queries = np.array([generator.choice(KEYS, sparsity, replace=False) for _ in range(asked or QUERIES)])
     return Data(digests, KeyCounts(digests.high, digests.low, exact), exact, queries)
 
 
@@ -79,7 +79,7 @@ def truth(held: Data) -> np.ndarray:
 def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
     moment = float(held.exact.astype(float) @ held.exact)
-    plan = plan_projection(charge, 1, sparsity, QUERIES, Fraction(1, 20), moment, ROWS)
+    plan = plan_projection(charge, 1, sparsity, len(held.queries), Fraction(1, 20), moment, ROWS)
     coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
     values = measure_projection(held.counts, coefficients, plan.rows, Noise(plan.noise, plan.parameter), ENTROPY)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
@@ -94,20 +94,20 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     noise = Noise(NoiseKind.GAUSSIAN, parameter)
     made = open_histogram(held.counts, noise, ENTROPY)
     values = made.values(held.digests, noise)[held.queries].sum(axis=1)
-    stated = sqrt(float(parameter) * 2 * sparsity * log(2 * QUERIES / BETA))
+    stated = sqrt(float(parameter) * 2 * sparsity * log(2 * len(held.queries) / BETA))
     return float(np.abs(values - truth(held)).max()), stated
 
 
 def session(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error of answers that carry a statement, and the statement."""
-    plan = plan_session(charge, 1, Declared(sparsity, QUERIES, BETA, 20, None), float(TOTAL))
+    plan = plan_session(charge, 1, Declared(sparsity, len(held.queries), BETA, 20, None), float(TOTAL))
     gate = SessionGate(
         plan.law, draw_thresholds(plan.law.threshold_scale, plan.law.updates, ENTROPY), held.counts, ENTROPY
     )
     hypothesis, used, errors = Hypothesis(plan.total, plan.slots, {}, 1.0), 0, [0.0]
     chosen = held.queries.reshape(-1)
     keys = KeyDigests(held.digests.high[chosen], held.digests.low[chosen])
-    questions = gate.prepare(keys, np.full(len(chosen), UNITS), [sparsity] * QUERIES, plan.law.updates)
+    questions = gate.prepare(keys, np.full(len(chosen), UNITS), [sparsity] * len(held.queries), plan.law.updates)
     for number, (query, exact) in enumerate(zip(held.queries.tolist(), truth(held), strict=True)):
         if used == plan.law.updates:
             break
