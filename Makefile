@@ -40,7 +40,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test times test-duckdb2 lint format bench audit engines papers peers site pictures notebooks wheel rehearsal lock clean
+.PHONY: help demo quick test times test-duckdb2 lint format bench audit engines papers peers site pictures figures notebooks wheel rehearsal lock clean
 
 help:
 	@echo 'make demo          a clinic of a million visits: policy, explanation, release, budget'
@@ -50,7 +50,8 @@ help:
 	@echo 'make lint          ruff and mypy; make format repairs what can be repaired'
 	@echo 'make bench         every benchmark that gates'
 	@echo 'make audit         long statistical audits, and all that make test tries in turn'
-	@echo 'make papers        the figures of the papers; make peers: other systems'
+	@echo 'make papers        the figures of the papers, as tests; make figures: their pictures in docs/, in some minutes'
+	@echo 'make peers         other systems'
 	@echo 'make engines       tests of tables that lie in Spark; needs Java 17'
 	@echo 'make site          the docs as a site, in dist/site/; make pictures: its pictures anew'
 	@echo 'make notebooks     the notebooks anew, with their outputs'
@@ -123,8 +124,8 @@ ALONE := $(patsubst %,trusted/private/test_%,chosen_buckets count_sketch exact_c
   $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan)
 COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals sum_coverage) \
   mechanisms/keys/test_key_coverage
-RULES := test_papers test_papers_items test_benchmarks test_house test_import_direction test_reading_list test_faults \
-  test_long
+RULES := test_papers test_papers_items test_figures test_benchmarks test_house test_import_direction \
+  test_reading_list test_faults test_long
 ONCE := $(NEVER:%=--ignore=tests/%) $(patsubst %,--ignore=tests/%.py,$(ALONE) $(COVERAGE) $(RULES))
 
 # PART=3: of every three test functions one, with one set of its values, by a fresh seed, which is printed.
@@ -177,6 +178,10 @@ notebooks: $(DEVELOPMENT)
 
 pictures: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks.pictures
+
+# The figures of the four papers, in docs/pictures/papers/; docs/papers.md says where their data are to be had.
+figures: $(DEVELOPMENT)
+	$(BIN)/python -m benchmarks.figures
 
 wheel: $(DEVELOPMENT)
 	@rm -rf dist

@@ -24,6 +24,8 @@ PICTURES: tuple[Picture, ...] = (
     *datacubes.PICTURES, *sparse_data.PICTURES, *mwem.PICTURES, *sparse_queries.PICTURES,
 )  # fmt: skip
 
+VERDICTS = {True: "PASS", False: "FAIL", None: "informs"}
+
 
 def draw(picture: Picture, setup: Setup, out: Path) -> bool:
     """Draws one picture and prints its claims; returns whether they hold."""
@@ -35,8 +37,8 @@ def draw(picture: Picture, setup: Setup, out: Path) -> bool:
     size = write(drawn.figure, out / f"{picture.name}.png")
     print(f"{picture.name}: {size:,} bytes, {perf_counter() - start:.0f} s", flush=True)
     for passed, text in drawn.claims:
-        print(f"  {'PASS' if passed else 'FAIL'} {text}", flush=True)
-    return all(passed for passed, _ in drawn.claims)
+        print(f"  {VERDICTS[passed]} {text}", flush=True)
+    return all(passed is not False for passed, _ in drawn.claims)
 
 
 def chosen(names: Sequence[str]) -> list[Picture]:

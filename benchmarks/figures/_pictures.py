@@ -36,8 +36,8 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
 }
 """Of summaries, the same in all pictures of the paper on sparse data."""
 
-Claim = tuple[bool, str]
-"""Whether a claim holds with ours, and what was found."""
+Claim = tuple[bool | None, str]
+"""Whether a claim of the paper holds with ours, and what was found; None where the figures only inform."""
 
 
 @dataclass(frozen=True)

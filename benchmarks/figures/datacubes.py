@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from time import perf_counter
+from typing import Any
 
 import duckdb
 
@@ -75,7 +76,7 @@ def figure_4(setup: Setup) -> Drawn:
 
 def claims_of_4(results: Results) -> list[Claim]:
     """Optimal budgets lower the error of Q* workloads."""
-    claims = []
+    claims: list[Claim] = []
     for setting, better, than, least in (
         ("adult Q1*", "Q+", "Q", 0.2), ("adult Q1*", "C+", "C", 0.0), ("adult Q2*", "C+", "C", 0.0)
     ):  # fmt: skip
@@ -95,14 +96,14 @@ def figure_5(setup: Setup) -> Drawn:
 
 def claims_of_5(results: Results, asked: Sequence[Setting]) -> list[Claim]:
     """Clusters err least and Fourier a little more; the last line only tells that I does not win on Q2* and Q2a."""
-    claims = []
+    claims: list[Claim] = []
     for setting in ("nltcs Q1", "nltcs Q1*"):
         clusters, fourier = predicted(results, setting, "C+"), predicted(results, setting, "F+")
         claims.append((clusters < fourier, f"5: {setting}: C+ {clusters:.1f} below F+ {fourier:.1f}, in rows"))
     for setting in ("nltcs Q2*", "nltcs Q2a"):
         base, clusters = (predicted(results, setting, method) for method in ("I", "C+"))
         relatives = ", ".join(f"{m} {relative(results, asked, setting, m):.4f}" for m in ("I", "C", "C+", "F+", "auto"))
-        claims.append((True, f"5: {setting}: I {base:.0f}, C+ {clusters:.0f}; relative errors {relatives}"))
+        claims.append((None, f"5: {setting}: I {base:.0f}, C+ {clusters:.0f}; relative errors {relatives}"))
     return claims
 
 
@@ -115,8 +116,8 @@ def figure_6(setup: Setup) -> Drawn:
     for axes, name in zip(drawn.axes, TABLES, strict=True):
         seconds = min(counted(setup, name) for _ in range(3))
         axes.axhline(seconds, color="#555555", linewidth=1, linestyle="--")
-        label = {"backgroundcolor": "#ffffffcc", "fontsize": 8, "ha": "right", "va": "bottom"}
-        axes.text(axes.get_xlim()[1] - 0.02, seconds * 1.2, f"counting the rows: {seconds:.3f} s", **label)
+        style: dict[str, Any] = {"backgroundcolor": "#ffffffcc", "fontsize": 8, "ha": "right", "va": "bottom"}
+        axes.text(axes.get_xlim()[1] - 0.02, seconds * 1.2, f"counting the rows: {seconds:.3f} s", **style)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_title(setup.title(axes.get_title()), fontsize=10)
     words = f"gates: clustering {CLUSTERING_SECONDS:g} s, others {OTHER_SECONDS:g} s"

@@ -133,7 +133,7 @@ def lines_of_3(table: Table, order: int, epsilon: Fraction, rounds: Sequence[int
 
 def claims_of_3(found: Sequence[Values]) -> list[Claim]:
     """MWEM wins with three attributes at epsilon 0.1, the baseline with two."""
-    claims = []
+    claims: list[Claim] = []
     for order, values in zip((2, 3), found, strict=True):
         first = {label: runs[0].mean() for label, runs in values.items()}
         ours = min(mean for label, mean in first.items() if label.startswith("MWEM"))

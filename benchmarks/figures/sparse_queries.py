@@ -56,12 +56,12 @@ def point(setup: Setup, sparsity: int, queries: int, universe: str) -> Point:
     charge = Charge.concentrated(rho_of(EPSILON, Fraction(1, 10**6)))
     sets = [data(universe, sparsity, seed, queries) for seed in range(RUNS[setup.size].repetitions)]
     found = {name: [way(held, charge, sparsity) for held in sets] for name, way in WAYS.items()}
-    whole = [full(held, charge, universe) for held in sets]
+    whole = [error for held in sets if (error := full(held, charge, universe)) is not None]
     return Point(
         {name: float(np.mean([error for error, _ in of])) for name, of in found.items()},
         {name: max(stated for _, stated in of) for name, of in found.items()},
         sum(error > stated for of in found.values() for error, stated in of),
-        None if whole[0] is None else float(np.mean(whole)),
+        float(np.mean(whole)) if whole else None,
     )
 
 

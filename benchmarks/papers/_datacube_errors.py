@@ -255,7 +255,7 @@ def mean_absolute(noise: tuple[tuple[float, int], ...]) -> float:
     lowest = 1e-4 / max(total, 1.0) ** 0.5  # below it the integrand is the variance
     logs = np.linspace(np.log(lowest), np.log(pi), 4001)
     y = 2 * np.sin(np.exp(logs) / 2) ** 2
-    log_characteristic: FloatArray = -sum(count * np.log1p(variance * y) for variance, count in noise)
+    log_characteristic = -np.sum([count * np.log1p(variance * y) for variance, count in noise], axis=0)
     inner = np.trapezoid(-np.expm1(log_characteristic) / y * np.exp(logs), logs)
     return float((inner + total * lowest) / pi)
 

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -125,7 +126,7 @@ def contingency(table: Table, epsilon: Fraction) -> dict[str, Callable[[], float
     }
 
 
-def figure2(folder: object, epsilons: list[Fraction], runs: int) -> bool:
+def figure2(folder: Path, epsilons: list[Fraction], runs: int) -> bool:
     passed = True
     for name in TABLES:
         table = table_of(folder, name)
@@ -151,7 +152,7 @@ def cube_error(table: Table, order: int, epsilon: Fraction, rounds: int, fits: b
     return absolute_error(table, run_mwem(table, pool, schedule, method), sets)
 
 
-def figure3(folder: object, epsilons: list[Fraction], runs: int, rounds: list[int]) -> bool:
+def figure3(folder: Path, epsilons: list[Fraction], runs: int, rounds: list[int]) -> bool:
     table, found = table_of(folder, "nltcs"), {}
     for order in (2, 3):
         print(f"\nNLTCS, {order}-way: mean absolute error of a cell, in records ({runs} runs)")

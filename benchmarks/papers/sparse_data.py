@@ -166,9 +166,10 @@ def dyadic_errors(
         for kind, (chosen, counts) in enumerate(kinds):
             for place, (length, starts) in enumerate(zip(lengths, asked, strict=True)):
                 truth = total[starts + length] - total[starts]
-                sums = range_sums(held.axis, chosen.positions[0], counts, starts, length)
+                sums = range_sums(held.axis, chosen.positions[0], counts.astype(np.float64), starts, length)
                 errors[kind, place, number] = np.mean((sums - truth) ** 2)
-    return np.sqrt(errors.mean(axis=2))
+    found: np.ndarray = np.sqrt(errors.mean(axis=2))
+    return found
 
 
 def skewed(rng: np.random.Generator) -> np.ndarray:

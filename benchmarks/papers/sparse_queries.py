@@ -73,7 +73,8 @@ def data(universe: str, sparsity: int, seed: int, asked: int | None = None) -> D
 
 
 def truth(held: Data) -> np.ndarray:
-    return held.exact[held.queries].sum(axis=1).astype(float)
+    found: np.ndarray = held.exact[held.queries].sum(axis=1).astype(float)
+    return found
 
 
 def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
