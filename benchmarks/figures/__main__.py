@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -20,9 +20,13 @@ from benchmarks.figures.made import write_made
 from benchmarks.papers._synthetic_data import data_folder
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "papers"
-PICTURES: tuple[Picture, ...] = (
-    *datacubes.PICTURES, *sparse_data.PICTURES, *mwem.PICTURES, *sparse_queries.PICTURES,
-)  # fmt: skip
+PAPERS: Mapping[str, tuple[Picture, ...]] = {
+    "datacubes": datacubes.PICTURES,
+    "sparse": sparse_data.PICTURES,
+    "mwem": mwem.PICTURES,
+    "sparse_queries": sparse_queries.PICTURES,
+}
+PICTURES = tuple(picture for pictures in PAPERS.values() for picture in pictures)
 
 VERDICTS = {True: "PASS", False: "FAIL", None: "informs"}
 
@@ -43,7 +47,12 @@ def draw(picture: Picture, setup: Setup, out: Path) -> bool:
 
 def chosen(names: Sequence[str]) -> list[Picture]:
     """Pictures of these names, or of these papers; all where none is named."""
-    found = [picture for picture in PICTURES if not names or {picture.name, picture.paper} & set(names)]
+    found = [
+        picture
+        for paper, pictures in PAPERS.items()
+        for picture in pictures
+        if not names or {picture.name, paper} & set(names)
+    ]
     if not found:
         raise SystemExit(f"no such picture; accepted: {', '.join(picture.name for picture in PICTURES)}")
     return found

@@ -68,10 +68,6 @@ class Picture:
     draw: Callable[[Setup], Drawn]
     files: tuple[str, ...] = ()
 
-    @property
-    def paper(self) -> str:
-        return self.name.rpartition("_")[0] or self.name
-
     def missing(self, setup: Setup) -> list[str]:
         return [name for name in self.files if not (setup.data / name).is_file()]
 

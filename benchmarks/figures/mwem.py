@@ -55,7 +55,7 @@ class Runs:
 RUNS = {
     "full": Runs((1, 2, 4, 6, 8, 10), 30, 3),
     "reduced": Runs((1, 5, 10), 20, 3),
-    "tiny": Runs((5, 10), 1, 1, (2,)),
+    "tiny": Runs((10,), 1, 1, (2,)),
 }
 
 
