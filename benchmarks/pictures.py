@@ -1,7 +1,8 @@
-"""Draws what each strategy measures, the pictures of docs/strategies.md: `python -m benchmarks.pictures`.
+"""Draws the README's picture, and what each strategy measures for docs/strategies.md: `python -m benchmarks.pictures`.
 
 A row of a picture is one measurement, a column one cell of the table, its colour what a row of that cell adds to the
 measurement. Strategies are those of the product, as it plans them. Prints the root mean squared error of an answer.
+The README's picture is one release of a made clinic beside its exact counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import dpduck
 from benchmarks.papers._range_plans import plan_ranges
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import all_ranges
@@ -88,11 +90,57 @@ def draw(matrix: NDArray[np.float64], path: Path, cells: str) -> None:
         plt.close(figure)
 
 
+WARDS = ("cardiology", "emergency", "geriatrics", "neurology", "oncology", "paediatrics")
+CLINIC = """CREATE TABLE visits AS SELECT range // 2 AS patient_id,
+    [{wards}][1 + CAST(floor(6 * pow(hash(range, 3) % 10000 / 10000.0, 1.6)) AS INTEGER)] AS ward FROM range(2400)"""
+POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient_id MAX ROWS 2, BUDGET (epsilon = 1),
+    DOMAIN ward IN ({wards}))"""
+RELEASE = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)
+    ward, count(*) AS n, dp_interval_low(n) AS low, dp_interval_high(n) AS high
+    FROM visits GROUP BY ward ORDER BY ward"""
+EPSILON = 0.1
+
+
+def release() -> list[tuple[str, int, float, float, float]]:
+    """The exact count, the private one and its interval, of each ward of a made clinic."""
+    wards = ", ".join(f"'{ward}'" for ward in WARDS)
+    with dpduck.connect() as connection:
+        connection.execute(CLINIC.format(wards=wards))
+        connection.execute("FROM dp(?)", [POLICY.format(wards=wards)]).fetchall()
+        exact = dict(connection.execute("SELECT ward, count(*) FROM visits GROUP BY ward").fetchall())
+        private = connection.execute("FROM dp(?)", [RELEASE]).fetchall()
+    return [(ward, exact[ward], count, low, high) for ward, count, low, high in private]
+
+
+def draw_release(rows: Sequence[tuple[str, int, float, float, float]], path: Path) -> None:
+    """Writes bars of exact and private counts, with the intervals of the private ones."""
+    import matplotlib as mpl  # noqa: PLC0415 - as below
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    places, counts = np.arange(len(rows)), np.array([row[2] for row in rows], np.float64)
+    ends = np.array([[row[3], row[4]] for row in rows]).T
+    with mpl.rc_context({"svg.hashsalt": "dpduck", "svg.fonttype": "none", "font.size": 10}):
+        figure, axes = plt.subplots(figsize=(7.2, 3.0))
+        axes.bar(places - 0.2, [row[1] for row in rows], 0.38, color="#b8bec7", label="exact")
+        bars = np.abs(ends - counts)
+        label = f"private, epsilon = {EPSILON:g}, with 95 % intervals"
+        axes.bar(places + 0.2, counts, 0.38, yerr=bars, capsize=4, color="#2f6db5", ecolor="#102a4c", label=label)
+        axes.set(ylabel="visits", xticks=places, xticklabels=[row[0] for row in rows])
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        figure.tight_layout()
+        figure.savefig(path, metadata={"Date": None}, facecolor="white")
+        plt.close(figure)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=FOLDER, help="the folder of the pictures")
     folder = parser.parse_args(arguments).to
     folder.mkdir(parents=True, exist_ok=True)
+    draw_release(release(), folder / "first_counts.svg")
     for letter, name in MARGINALS.items():
         cubes = cube_plan(letter)
         draw(cube_matrix(cubes), folder / f"{name}.svg", "the 64 cells of six BOOLEAN columns")

@@ -24,16 +24,17 @@ ABOVE = {"README.md": "index.md", "SECURITY.md": "security.md", "CONTRIBUTING.md
 """Pages of the first folder, and what the site calls them."""
 
 SECTIONS = {
-    "Begin": ("start", "choosing", "coming_from", "glossary"),
-    "Ask": (
-        "sql", "aggregates", "strategies", "left_out", "known", "summaries", "sparse_queries", "synthetic_data",
-        "monthly", "reference",
+    "Tutorial": ("start", "tour", "glossary"),
+    "How-to": (
+        "choosing", "monthly", "shell", "python", "flight_sql", "postgresql", "superset", "report", "web", "engines",
+        "prepared", "stores", "certificates", "coming_from",
     ),
-    "From where": ("python", "shell", "flight_sql", "postgresql", "superset", "report", "web", "engines"),
-    "Keep": ("prepared", "stores", "certificates", "security"),
-    "Why it holds": (
-        "privacy", "audit", "peers", "papers", "papers_items", "architecture", "decisions", "contributing", "changelog",
+    "Reference": (
+        "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",
+        "left_out",
     ),
+    "Understanding": ("guarantee", "privacy", "audit", "security", "peers", "papers", "papers_items"),
+    "For developers": ("architecture", "decisions", "contributing", "changelog"),
 }  # fmt: skip
 
 _BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -54,6 +55,7 @@ def linked(text: str, pages: frozenset[str]) -> str:
 
     def written(part: str) -> str:
         named_files = _FILE.sub(r"\1 (`\2`)", part)  # of the repository, which the site has not
+        named_files = named_files.replace("](docs/pictures/", "](pictures/")
         return _NAMED.sub(named, _LINK.sub(moved, named_files))
 
     return "".join(part if part.startswith("```") else written(part) for part in _BLOCK.split(text))

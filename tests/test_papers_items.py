@@ -88,7 +88,7 @@ def test_the_page_names_what_deviates() -> None:
     """docs/papers.md names every apparent mistake: neighbours, names, measures, versions and slips."""
     for words in (
         "`'Q'` with `budgets = 'uniform'` is Q",
-        "O may end above C+",
+        "O begins with the clusters of C+",
         "Drawn with `consistency = 'none'`",
         "**With one pass** it is better",
         "**By the paper's measure**",

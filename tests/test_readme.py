@@ -1,4 +1,4 @@
-"""The README's code blocks are executed: what a newcomer copies works as it stands."""
+"""Code blocks of the README and of the tour are executed: what a newcomer copies works as it stands."""
 
 import os
 import re
@@ -11,14 +11,15 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
+import dpduck
 from dpduck.commands.command_line import main
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    yield from BLOCK.findall((ROOT / "README.md").read_text())
+def blocks(page: str) -> Iterator[tuple[str, str]]:
+    yield from BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
 def statements(text: str) -> list[str]:
@@ -46,15 +47,36 @@ def run_shell(line: str) -> None:
     assert result.exit_code == 0, (line, result.output)
 
 
+def test_the_first_page_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 80 lines of at most 120 characters, with one picture; its SQL answers from a Parquet file."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80 and max(map(len, lines)) <= 120
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", "\n".join(lines))
+    assert (ROOT / picture).is_file()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    duckdb.sql(
+        "COPY (SELECT range // 3 AS person_id, ['F', 'M'][1 + range % 2] AS sex, range % 100 AS age FROM range(3000)) "
+        "TO 'people.parquet'"
+    )
+    with dpduck.connect("mine.duckdb") as con:
+        for language, text in blocks("README.md"):
+            for statement in statements(text) if language == "sql" else []:
+                con.execute(statement).fetchall()
+            for line in text.strip().splitlines() if language == "sh" else []:
+                run_shell(line)
+        assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(1,)]
+
+
 @pytest.mark.slow
-def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python, SQL and shell blocks run in order, in an empty folder; refusals refuse with the printed text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     names: dict[str, object] = {}
     shell: list[str] = []
     kinds = []
-    for language, text in blocks():
+    for language, text in blocks("docs/tour.md"):
         kinds.append(language)
         if language == "python":
             exec(text, names)  # noqa: S102

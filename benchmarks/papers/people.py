@@ -7,7 +7,8 @@ grid, "by group" the best max_groups_contributed and contribution_bounds_per_gro
 max_norm_contributed. The error that is shown chooses them: nobody could choose so well. "Private" is
 max_norm_contributed = 'private'. "Total" adds total = TRUE. "Default" is a statement that says no bounds. All three are
 paid for out of the same price. "Held" is the part of rows in groups where the default's interval of 95 per cent holds
-the true answer.
+the true answer. Bias and noise are shown apart for the best rows, the best norm and the default: roots of mean squares
+over groups, by their rows, from the means and the variances of the releases.
 
 Gates, of geometric means over statements: the total at most 1.3 times the best norm for counts and persons. Private is
 at most 1.3 times for sums and 2 times for averages. The best norm is at most 0.7 times the best rows for counts, and
@@ -22,8 +23,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import product
 from math import exp, log
 from pathlib import Path
@@ -77,6 +81,10 @@ JOBS = """SELECT hash(h_geocode) AS person, w_geocode AS work FROM '{}/lodes_ham
 GIFTS = """SELECT person, CAST((recency_months + (time_months - recency_months) * n / greatest(frequency - 1, 1)) // 12
     AS INTEGER) AS year FROM (SELECT row_number() OVER () AS person, * FROM read_csv('{}/transfusion.csv')),
     LATERAL (SELECT unnest(range(frequency)) AS n)"""
+COMMUTERS = """SELECT home_county AS person, work_county AS work FROM '{}/od_us_counties.parquet',
+    LATERAL (SELECT unnest(range(workers // 1000)))"""
+LINES = """SELECT o_custkey AS person, l_shipmode AS mode, CAST(month(l_shipdate) AS INTEGER) AS month,
+    CAST(l_quantity AS DOUBLE) AS quantity FROM tpch.lineitem JOIN tpch.orders ON l_orderkey = o_orderkey"""
 MADE = (
     People(
         "web logs (made)", WEB, "DOMAIN category RANGE 0 TO 20 STEP 1, DOMAIN hour RANGE 0 TO 24 STEP 1, "
@@ -99,7 +107,25 @@ REAL = (
     ),
     People("jobs of a home block", JOBS, "DOMAIN work FROM listed.name", ("work",)),
     People("gifts of donors", GIFTS, "DOMAIN year RANGE 0 TO 9 STEP 1", ("year",)),
+    People("commuters of a county", COMMUTERS, "DOMAIN work FROM listed.name", ("work",)),
 )  # fmt: skip
+TPCH = People(
+    "lines of TPC-H's customers", LINES,
+    "DOMAIN mode VALUES ('AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'), DOMAIN month RANGE 1 TO 13 STEP 1, "
+    "CLAMP quantity BETWEEN 0 AND 50 STEP 1",
+    ("mode", "mode, month"), "quantity", 50, 25,
+)  # fmt: skip
+"""At scale factor 0.1."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of a few releases of a statement. error: the mean. held: the part of all rows that intervals hold."""
+
+    error: float
+    held: float
+    bias: float
+    noise: float
 
 
 class Table:
@@ -107,7 +133,7 @@ class Table:
 
     def __init__(self, people: People) -> None:
         self.people, self.con = people, dpduck.connect(":memory:")
-        self.con.execute(f"CREATE TABLE t AS {people.sql.replace('{}', str(DATA))}")
+        self.open(people.sql.replace("{}", str(DATA)))
         if "listed.name" in people.domains:
             self.con.execute(f"CREATE TABLE listed AS SELECT DISTINCT {people.keys[0]} AS name FROM t")
             self.dp("DECLARE PUBLIC TABLE listed")
@@ -116,6 +142,18 @@ class Table:
             f"BUDGET (epsilon = 1000000, delta = 1e-6), {people.domains})"
         )
         self.number = 0
+
+    def open(self, sql: str) -> None:
+        """Makes the table, from TPC-H's generator where it reads that."""
+        if "tpch." not in sql:
+            self.con.execute(f"CREATE TABLE t AS {sql}")
+            return
+        make_database = import_module("benchmarks.speed._tpch").make_database  # needs an extension
+        with tempfile.TemporaryDirectory() as folder:
+            make_database(Path(folder) / "tpch.duckdb", "0.1")
+            self.con.execute(f"ATTACH '{folder}/tpch.duckdb' AS tpch (READ_ONLY)")
+            self.con.execute(f"CREATE TABLE t AS {sql}")
+            self.con.execute("DETACH tpch")
 
     def dp(self, statement: str) -> list[tuple[object, ...]]:
         return self.con.execute("FROM dp(?)", [statement]).fetchall()
@@ -128,13 +166,13 @@ class Table:
 
     def error(self, keys: str, aggregate: str, options: str, epsilon: float) -> float:
         """The mean error of a few releases."""
-        return self.asked(keys, aggregate, options, epsilon)[0]
+        return self.asked(keys, aggregate, options, epsilon).error
 
-    def asked(self, keys: str, aggregate: str, options: str, epsilon: float) -> tuple[float, float]:
-        """The mean error of a few releases, and the part of all rows that intervals hold."""
+    def asked(self, keys: str, aggregate: str, options: str, epsilon: float) -> Errors:
+        """The errors of a few releases."""
         exact = "count(*)" if BY_GROUP in aggregate else aggregate
         listed = keys.removeprefix("CUBE (").removesuffix(")")
-        truths, found, held = self.truths(keys, exact), [], []
+        truths, found, held, signed = self.truths(keys, exact), [], [], []
         for _ in range(DRAWS):
             self.number += 1
             clause = f"OPTIONS (epsilon = {epsilon}, delta = {DELTA}, refresh = '{self.number}'{options})"
@@ -142,14 +180,20 @@ class Table:
             answers = self.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY {clause} {listed}, {shown} FROM t GROUP BY {keys}")
             told = {row[:-3]: row[-3:] for row in answers}
             pairs = [(told[group], *truth) for group, truth in truths.items() if group in told]
-            off = [abs(float(str(one[0])) - truth) if one[0] is not None else abs(truth) for one, truth, _ in pairs]
+            off = np.array([float(str(one[0] or 0)) - truth for one, truth, _ in pairs])
             if not aggregate.startswith("avg"):
-                off = [one / abs(truth) if truth else 1.0 for one, (_, truth, _) in zip(off, pairs, strict=True)]
+                off = off / [
+                    abs(truth) or max(1.0, abs(error)) for error, (_, truth, _) in zip(off, pairs, strict=True)
+                ]
             weights = np.array([rows for _, _, rows in pairs])
             inside = [float(str(one[1])) <= truth <= float(str(one[2])) for one, truth, _ in pairs]
-            found.append(weighted_median(np.array(off), weights))
+            found.append(weighted_median(np.abs(off), weights))
             held.append(float(np.average(inside, weights=weights)))
-        return float(np.mean(found)), float(np.mean(held))
+            signed.append(off)
+        spread = np.var(signed, axis=0, ddof=1) if DRAWS > 1 else np.zeros(len(weights))
+        squared = np.mean(signed, axis=0) ** 2 - spread / DRAWS
+        bias, noise = (float(np.average(one, weights=weights)) for one in (squared, spread))
+        return Errors(float(np.mean(found)), float(np.mean(held)), max(0.0, bias) ** 0.5, noise**0.5)
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
@@ -195,6 +239,8 @@ def by_group(table: Table, keys: str, epsilon: float) -> float:
 
 
 NAMES = ("best rows", "by group", "best norm", "private", "total", "default")
+APART = ("best rows", "best norm", "default")
+"""Ways that show bias and noise apart."""
 
 
 def main() -> int:
@@ -203,12 +249,14 @@ def main() -> int:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--tables", type=int, default=99, help="the first so many tables alone")
     given = parser.parse_args()
-    tables = [*MADE, *(REAL if DATA.is_dir() else ())][: given.tables]
+    lines = (TPCH,) if find_spec("duckdb_extension_tpch") else ()
+    tables = [*MADE, *(REAL if DATA.is_dir() else ()), *lines][: given.tables]
     if not DATA.is_dir():
         print("no ../shared/data: made tables alone")
     found: dict[str, list[dict[str, float]]] = {}
     print(f"epsilon = {given.epsilon:g}, delta = {DELTA}; errors in per cent, of averages in the column's units")
-    print(f"{'table':30} {'statement':40}" + "".join(f"{name:>11}" for name in (*NAMES, "held")))
+    columns = "".join(f"{name:>11}" for name in (*NAMES, "held"))
+    print(f"{'table':30} {'statement':40}{columns}" + "".join(f"{f'{name}: bias, noise':>26}" for name in APART))
     for people in tables:
         try:
             table = Table(people)
@@ -219,25 +267,44 @@ def main() -> int:
             errors = measured(table, kind, keys, aggregate, given.epsilon)
             times = 1 if kind == "averages" else 100
             line = "".join(f"{times * errors[name]:11.3g}" if name in errors else f"{'':11}" for name in NAMES)
-            print(f"{people.name:30} {aggregate + ' by ' + keys:40}{line}{errors['held']:11.2f}", flush=True)
+            print(
+                f"{people.name:30} {aggregate + ' by ' + keys:40}{line}{errors['held']:11.2f}{apart(errors, times)}",
+                flush=True,
+            )
             found.setdefault(kind, []).append(errors)
     return gates(found)
+
+
+def apart(errors: dict[str, float], times: int) -> str:
+    """Returns columns of bias and noise."""
+    pairs = [(times * errors[f"{name} bias"], times * errors[f"{name} noise"]) for name in APART]
+    return "".join(f"{f'{bias:.3g}, {noise:.3g}':>26}" for bias, noise in pairs)
 
 
 def measured(table: Table, kind: str, keys: str, aggregate: str, epsilon: float) -> dict[str, float]:
     """The errors of a statement by each way, and the part of rows that intervals of the default hold."""
     people, private = table.people, f", max_norm_contributed = 'private'{centre(table.people, kind)}"
-    errors = {
-        "best rows": min(table.error(keys, aggregate, f", max_rows_contributed = {most}", epsilon) for most in ROWS),
-        "best norm": min(table.error(keys, aggregate, options, epsilon) for options in norms(people, kind)),
-        "private": table.error(keys, aggregate, private, epsilon),
+    ways = {
+        "best rows": best(table.asked(keys, aggregate, f", max_rows_contributed = {most}", epsilon) for most in ROWS),
+        "best norm": best(table.asked(keys, aggregate, options, epsilon) for options in norms(people, kind)),
+        "private": table.asked(keys, aggregate, private, epsilon),
+        "default": table.asked(keys, aggregate, "", epsilon),
+    }
+    errors = {name: one.error for name, one in ways.items()}
+    errors |= {f"{name} bias": ways[name].bias for name in APART} | {
+        f"{name} noise": ways[name].noise for name in APART
     }
     if kind != "averages" and not (kind == "sums" and "-" in people.domains.rpartition("CLAMP")[2]):
         errors["total"] = table.error(keys, aggregate, f"{private}, total = TRUE", epsilon)
     if kind == "counts":
         errors["by group"] = by_group(table, keys, epsilon)
-    errors["default"], errors["held"] = table.asked(keys, aggregate, "", epsilon)
+    errors["held"] = ways["default"].held
     return errors
+
+
+def best(ways: Iterator[Errors]) -> Errors:
+    """Returns the errors of the way that errs least."""
+    return min(ways, key=lambda one: one.error)
 
 
 GATES = (

@@ -16,7 +16,7 @@ import duckdb
 
 from dpduck.auditor.additivity import condition_statements, sums
 from dpduck.auditor.bounds import Bound, Claim, bounds
-from dpduck.auditor.neighbours import CROWDED, KINDS, ODD, SPREAD, Neighbours, neighbours
+from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, ODD, SPREAD, Neighbours, neighbours
 from dpduck.auditor.runs import Planned, Seen, asked, measured, planned, table_of
 from dpduck.auditor.statements import Case, Search, own_statements
 from dpduck.auditor.statements import asked as what_can_be_asked
@@ -140,14 +140,23 @@ def audit(
         pairs = {kind: stack.enter_context(neighbours(source, kind)) for kind in KINDS}
         tables = what_can_be_asked(pairs[CROWDED], settings.epsilon)
         cases = [Case("", with_tag(text)) for text in given] or [one for of in tables for one in own_statements(of)]
+        if any("_norm_contributed" in case.text for case in cases):
+            pairs |= {kind: stack.enter_context(neighbours(source, kind)) for kind in EDGES}
         for number, case in enumerate(cases, start=1):
-            for kind in (CROWDED,) if case.then else (CROWDED, SPREAD):
+            for kind in _kinds(case):
                 tell(f"{number} of {len(cases)}: {case.mechanism or 'statement'}, {kind} unit")
                 yield audit_case(pairs[kind], case, f"{kind[0]}{number}_", settings, workers)
         tell("exact counts of all units, and of each alone")
         yield from added_up(source, [case.text for case in cases if not case.then], "" if given else tables[0].price)
         if settings.search > 0:
             yield from _searched(pairs, Search(tables, settings.seed), settings, workers, tell)
+
+
+def _kinds(case: Case) -> tuple[str, ...]:
+    """Returns the kinds of a unit that a statement is audited with: beside norms also those about a norm of 1."""
+    if case.then:
+        return (CROWDED,)
+    return (CROWDED, SPREAD, *(EDGES if "_norm_contributed" in case.text else ()))
 
 
 ADDITIVITY, ALONE = "additivity", "alone"

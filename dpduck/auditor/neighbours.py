@@ -30,6 +30,10 @@ CROWDED, SPREAD, ODD = "crowded", "spread", "odd"
 KINDS = (CROWDED, SPREAD, ODD)
 """All rows in one cell; in several; with NULLs and extreme values."""
 
+FULL, OVER = "full", "over"
+EDGES = (FULL, OVER)
+"""As many rows in one cell as a norm of 1 leaves as they are; one more."""
+
 UNITS, MOST_ROWS = 400, 20_000
 """Of each twin: few enough to be counted at once, enough for texts that 1, 2, .. 28 units have."""
 
@@ -137,6 +141,7 @@ def _add_unit(found: Neighbours, policy: Policy) -> None:
     unit = policy.unit
     whose = set(map(fold, unit.own_columns))
     number = 1 if not whose or whose & unique else min(3 * unit.max_rows, unit.max_rows + MOST_ADDED)
+    number = min(number, EDGES.index(found.kind) + 1) if found.kind in EDGES else number
     values, parts = [], _parts(found, policy)
     for place, column in enumerate(columns):
         name = quote_identifier(column.name)
@@ -194,9 +199,9 @@ def _value(column: Column, policy: Policy, kind: str, place: int) -> str:
         return f"(CAST([{listed}] AS {column.type_name}[]))[1 + CAST((n + {place}) % {len(texts) + 1} AS INTEGER)]"
     if clamp is not None:
         return _beyond(clamp, column.type_name)
-    if kind == CROWDED and is_open_text(column, policy):
+    if kind != SPREAD and is_open_text(column, policy):
         return quote_text(UNIQUE_TEXT)
-    if policy.domain(column.name) is not None and kind == CROWDED:
+    if policy.domain(column.name) is not None and kind != SPREAD:
         known = f"(SELECT min({quote_identifier(column.name)}) FROM {within(policy)})"
         return f"CAST({known} AS {column.type_name})"
     return name

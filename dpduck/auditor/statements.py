@@ -124,10 +124,7 @@ def own_statements(one: Asked) -> Iterator[Case]:
             asked = f"{SELECT} {clause} {first}, count(*) AS n, count(DISTINCT {one.unit}) AS p {whole}{by_first}"
             yield Case("norms" if norm == "'private'" else "cube", asked)
     if first:
-        for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
-            clause = one.options(f", summary = {method}")
-            mechanism = "sketch" if "sketch" in method else "summary"
-            yield Case(mechanism, f"{SELECT} {clause} {first}, count(*) AS n {whole}{by_first}")
+        yield from _summaries(one, first)
     key = next(iter(one.texts), first)
     if one.delta and key:
         for kind in ("LAPLACE", "GAUSSIAN"):
@@ -144,6 +141,17 @@ def own_statements(one: Asked) -> Iterator[Case]:
             f"FROM dp_known('SELECT count(*) AS n {whole.replace(chr(39), chr(39) * 2)}')",
             f"ALTER PRIVACY POLICY ON {one.table} NEW EPOCH",
         )
+
+
+def _summaries(one: Asked, key: str) -> Iterator[Case]:
+    """Yields summaries of counts by a key, and one of sums."""
+    for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
+        clause = one.options(f", summary = {method}")
+        mechanism = "sketch" if "sketch" in method else "summary"
+        yield Case(mechanism, f"{SELECT} {clause} {key}, count(*) AS n FROM {one.table}{one.where} GROUP BY {key}")
+    for value in one.clamped[:1]:
+        clause = one.options(", summary = 'filter'")
+        yield Case("summary", f"{SELECT} {clause} {key}, sum({value}) AS n FROM {one.table}{one.where} GROUP BY {key}")
 
 
 def _sparse_statements(one: Asked, key: str) -> Iterator[Case]:

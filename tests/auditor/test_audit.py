@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import dpduck
 from dpduck.auditor.audit import ALONE, Settings, audit
 from dpduck.auditor.bounds import Claim, bounds
-from dpduck.auditor.neighbours import CROWDED, KINDS, SPREAD, Neighbours, neighbours, roomy
+from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, SPREAD, Neighbours, neighbours, roomy
 from dpduck.auditor.statements import Search, own_statements
 from dpduck.auditor.statements import asked as what_can_be_asked
 from dpduck.commands.command_line import main
@@ -170,6 +170,23 @@ def test_the_search_covers_and_repeats(pair: Neighbours) -> None:
             continue
     assert accepted >= 6
     assert len(search.tried) > 60
+
+
+def test_norms_are_audited_with_units_about_them() -> None:
+    """Beside all rows in one cell and in several: one row, which a norm of 1 leaves alone, and two, which it weighs."""
+    with shop() as source:
+        statement = (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.5, max_norm_contributed = 1) sex, count(*) AS n "
+            "FROM visits GROUP BY sex"
+        )
+        found = list(audit(source, [statement], Settings(seconds=0.1)))
+        assert [one.kind for one in found] == [CROWDED, SPREAD, *EDGES, ALONE]
+        assert not any(one.broken or one.refused for one in found)
+        for rows, kind in enumerate(EDGES, start=1):
+            with neighbours(source, kind) as pair:
+                sizes = [one.execute("SELECT count(*) FROM visits").fetchall()[0][0] for one in pair.both]
+                cells = pair.both[1].execute("SELECT DISTINCT sex FROM visits WHERE patient > 9000000").fetchall()
+                assert sizes[1] - sizes[0] == rows and len(cells) == 1
 
 
 @pytest.mark.slow

@@ -11,8 +11,13 @@ from hypothesis.extra.numpy import arrays
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.recovery.consistent import integer_table, nonnegative_consistent, nonnegative_table
-from dpduck.planning.recovery.recover import recover
+from dpduck.planning.recovery.consistent import (
+    integer_cube,
+    integer_table,
+    nonnegative_consistent,
+    nonnegative_table,
+)
+from dpduck.planning.recovery.recover import recover, treated
 from dpduck.trusted.noise.law import NoiseKind
 
 TABLES = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.floats(-1e6, 1e6, width=32))
@@ -90,3 +95,41 @@ def test_non_negative_cubes_are_left_alone_and_empty_ones_become_zero() -> None:
         assert after == pytest.approx(before)
     sunk = tuple(table - even / table.size for table in answers)
     assert not any(table.any() for table in nonnegative_consistent(workload, sunk, variances))
+
+
+CUBES = arrays(np.float64, st.tuples(*[st.integers(1, 4)] * 3), elements=st.floats(-1e4, 1e4, width=32))
+
+
+@given(CUBES)
+def test_cells_of_whole_cubes_move_by_less_than_one(table: np.ndarray) -> None:
+    """As largest remainders do, and the sums over the last axes move by less than one, too."""
+    rounded = integer_cube(table)
+    assert (rounded == np.rint(rounded)).all() and rounded.shape == table.shape
+    for axes in ((), (2,), (1, 2)):
+        assert np.abs(rounded.sum(axis=axes) - table.sum(axis=axes)).max() < 1 + 1e-6
+    assert abs(rounded.sum() - table.sum()) <= 0.5 + 1e-6
+    if table.min() >= 0:
+        assert rounded.min() >= 0
+
+
+@pytest.mark.parametrize("strategy", ["I", "Q", "F"])
+@pytest.mark.parametrize("sets", [((0, 1, 2), (0,), (1, 2), ()), ((2,), (0, 2), (0, 1, 2))])
+def test_whole_cubes_add_up(strategy: str, sets: tuple[tuple[int, ...], ...]) -> None:
+    """Non-negative, whole and consistent: each table is the sum of the finest one, and near what was answered."""
+    generator = np.random.default_rng(5)
+    sizes, table = (4, 3, 5), generator.poisson(1.5, (4, 3, 5))
+    (plan,) = plan_workload(
+        MarginalWorkload(sizes, sets, (1.0,) * len(sets)), NoiseKind.LAPLACE, Fraction(1), 1, strategy
+    )
+    exact = [
+        measured.query.apply(table.sum(axis=tuple(i for i in range(3) if i not in measured.query.attributes)))
+        for measured in plan.measurements
+    ]
+    answers = recover(plan, [one + generator.integers(-3, 4, one.shape) for one in exact])
+    whole = dict(zip(sets, treated(plan, answers, nonnegative=True, integer=True), strict=True))
+    smooth = dict(zip(sets, treated(plan, answers, nonnegative=True, integer=False), strict=True))
+    for members, found in whole.items():
+        assert (found == np.rint(found)).all() and found.min() >= 0
+        gone = tuple(axis for axis in range(3) if axis not in members)
+        assert (whole[0, 1, 2].sum(axis=gone) == found).all()
+        assert np.abs(found - smooth[members]).max() < 1 + len(gone) * 2

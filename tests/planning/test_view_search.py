@@ -7,13 +7,16 @@ from functools import partial
 from itertools import combinations, count
 from math import prod, sqrt
 
+import numpy as np
 import pytest
 
-from dpduck.algebra.lattice import MarginalWorkload, close_downward
-from dpduck.planning.marginals.planners import plan_marginals
+from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
+from dpduck.planning.marginals.planners import plan_clustering, plan_marginals
 from dpduck.planning.plan import Plan, PlanningProblem
+from dpduck.planning.views import search
+from dpduck.planning.views.designs import views_of
 from dpduck.planning.views.objective import ViewObjective
-from dpduck.planning.views.search import plan_optimised_views, search_views
+from dpduck.planning.views.search import FoundViews, plan_optimised_views, search_views
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.errors import Refusal
 
@@ -55,6 +58,25 @@ def test_up_to_three_way_counts_the_grand_total(sizes: tuple[int, ...], expected
     workload = all_marginals(sizes, UP_TO_3)
     plan = plan_marginals(PlanningProblem(workload, NoiseKind.LAPLACE, SMALL, 1, "none"), "uniform")
     assert per_cell(plan) == pytest.approx(expected, rel=5e-4)
+
+
+@pytest.mark.parametrize("sizes", [(5, 4, 3, 2, 2), (19, 2, 7, 3, 4, 2)])
+@pytest.mark.parametrize("orders", [(1, 2), (2,), (1, 3)])
+def test_views_never_lose_to_clusters(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], orders: tuple[int, ...]
+) -> None:
+    """Clusters answer where a search ends above them: here one that finds nothing but what was asked."""
+    workload = all_marginals(sizes, orders)
+    rival = plan_clustering(PlanningProblem(workload, NoiseKind.LAPLACE, SMALL, 1))
+    assert planned(workload, 0.2).total_variance <= rival.total_variance * (1 + 1e-9)
+
+    def asked(workload: MarginalWorkload, closed: Lattice, _: float) -> FoundViews:
+        views = views_of(closed, workload.marginals)
+        return FoundViews(views, np.full(len(views), 1 / len(views)), 0.0, "the asked marginals")
+
+    monkeypatch.setattr(search, "_searched", asked)
+    found = planned(workload)
+    assert found.strategy == "O" and found.total_variance <= rival.total_variance
 
 
 @pytest.mark.sampled

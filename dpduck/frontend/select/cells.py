@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.outer import SelectItem
-from dpduck.frontend.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Key, Request, Summary
+from dpduck.frontend.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Aggregate, Key, Request, Summary
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.names import RELEASED, answer_column, fold, raw_column, stderr_column, variance_column
 from dpduck.frontend.text.positions import refusal
@@ -27,11 +27,10 @@ def summarised(request: Request, summary: Summary, expect_rows: int | None, plac
     if request.price.charge.epsilon is None and summary.method != "sketch":
         raise refusal(place, "a summary has geometric noise", "epsilon = .. without delta and rho")
     for aggregate in request.question.aggregates:
-        if aggregate.function != "count" or aggregate.operand is not None:
-            raise refusal(place, f"{aggregate.text} is not of a summary", "count(*), count(*) FILTER (WHERE ..)")
+        _require_added(aggregate, summary, place)
     if len(request.question.aggregates) != 1:
         raise refusal(
-            place, f"{len(request.question.aggregates)} aggregates in a summary", "one count in each statement"
+            place, f"{len(request.question.aggregates)} aggregates in a summary", "one count or sum in each statement"
         )
     if len(request.question.grouping_sets) != 1 or not request.question.keys:
         raise refusal(place, "a summary has one list of columns", "GROUP BY a, b, ..")
@@ -54,6 +53,21 @@ def summarised_size(key: Key, shape: str) -> int:
         return size
     levels = range(1 if shape == "haar" else 0, (size - 1).bit_length() + 1)
     return sum(-(-size >> level) for level in levels) + (shape == "haar")
+
+
+def _require_added(aggregate: Aggregate, summary: Summary, place: exp.Expr) -> None:
+    """Refuses what is no plain count and no sum of a column with bounds."""
+    operand = aggregate.operand
+    if aggregate.function == "count" and operand is None:
+        return
+    summed = aggregate.function == "sum" and operand is not None and not operand.per_group and not operand.is_open
+    if not summed or operand is None:
+        accepted = "count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP"
+        raise refusal(place, f"{aggregate.text} is not of a summary", accepted)
+    if summary.method == "sketch":
+        raise refusal(place, "a sketch counts rows", "count(*), or another summary")
+    if operand.low < 0 and summary.method == "filter_one_sided":
+        raise refusal(place, "a filter on one side drops negative sums", "summary = 'filter'")
 
 
 def _require_cells(summary: Summary, cells: int, place: exp.Expr) -> None:

@@ -348,7 +348,7 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
     sets = tuple((*grouping_set, last) for grouping_set in workload.marginals)
     attributes = [*(identity(size) for size in question.sizes), tree_workload(buckets.count)]
     asked = MarginalWorkload((*question.sizes, buckets.count), sets, workload.weights)
-    return plan_range_sets(attributes, asked, noise, amount, bounds.all_cells, strategy="hierarchy")
+    return plan_range_sets(attributes, asked, noise, amount, bounds.all_cells, strategy="hierarchy", apart=True)
 
 
 def _chosen(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int) -> MeasurePlan:

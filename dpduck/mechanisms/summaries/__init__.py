@@ -15,6 +15,7 @@ from dpduck.mechanisms.summaries.measure import (
     Sketched,
     SketchProposal,
     SummaryProposal,
+    contribution_of,
     draw_layers,
     propose_sketch,
     propose_summary,
@@ -50,13 +51,14 @@ def summary_listing(request: Request, proposal: object = None) -> str:
     rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]
     if any(key.shape for key in request.question.keys):
         rows += _other_shape(request, sketch_asked)
-    else:
+    elif request.question.aggregates[0].operand is None:
         rows.insert(0 if sketch_asked else len(rows), _sketch_row(request, sketch_asked))
     return rows_sql(columns, rows)
 
 
 def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value]:
-    variance = design.predicted[0] ** 2 / SUBSETS[0]
+    worth = float(contribution_of(request).unit)
+    variance = design.predicted[0] ** 2 / SUBSETS[0] * worth**2
     return [
         design.method,
         chosen,
@@ -69,7 +71,7 @@ def _row(request: Request, design: SummaryDesign, *, chosen: bool) -> list[Value
         1,
         _note(request, design),
         design.rows / DRAWS_PER_SECOND,
-        *design.predicted,
+        *(error * worth for error in design.predicted),
     ]
 
 
@@ -110,10 +112,11 @@ def _sketch_row(request: Request, chosen: bool) -> list[Value]:
 
 def _note(request: Request, design: SummaryDesign) -> str:
     parts = [f"about {round(design.rows)} of {design.cells} cells"]
+    worth = contribution_of(request).unit
     if design.theta > 1:
-        parts.append(f"theta = {design.theta}")
+        parts.append(f"theta = {float(design.theta * worth):.12g}")
     if design.tau:
-        parts.append(f"tau = {float(design.tau):.6g}")
+        parts.append(f"tau = {float(design.tau * worth):.6g}")
     if request.question.summary is not None and request.question.summary.expect_rows is None:
         parts.append("errors over empty cells: EXPECT ROWS in the policy tells more")
     else:

@@ -78,29 +78,55 @@ def radix_of(request: Request, axes: Axes) -> MixedRadix:
     return MixedRadix(tuple(size if axis is None else axis.nodes for size, axis in sizes))
 
 
+def contribution_of(request: Request) -> Contribution:
+    """Returns what a row adds to its cell: 1, or its value in integer units."""
+    (aggregate,) = request.question.aggregates
+    operand = aggregate.operand
+    if operand is None:
+        return Contribution(aggregate.condition)
+    steps = int((operand.high - operand.low) / operand.step)
+    return Contribution(aggregate.condition, "sum", operand.sql, operand.low, operand.high, steps)
+
+
+def unit_bound(request: Request) -> int:
+    """Returns the most that a unit adds to all cells together, in integer units."""
+    return contribution_of(request).unit_bound(request.rows.unit_bound, 1)
+
+
 def noise_scale(request: Request, axes: Axes) -> Fraction:
-    """Divides the sensitivity (a unit's rows, each in so many nodes) by what a noisy total leaves of epsilon."""
+    """Divides the sensitivity (what a unit adds, in so many nodes) by what a noisy total leaves of epsilon."""
     if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
     left = request.price.charge.epsilon - (asked_summary(request).total_epsilon or 0)
-    return request.rows.unit_bound * node_sensitivity(axes) / left
+    return unit_bound(request) * node_sensitivity(axes) / left
 
 
 def summary_candidates(request: Request, total: int | None = None) -> list[SummaryDesign]:
-    """Returns every method, the chosen one first. total: a noisy number of rows, in place of the public guess."""
-    axes, summary = axes_of(request), asked_summary(request)
+    """Returns every method, the chosen one first. total: a noisy total in units, in place of the public guess."""
+    axes, summary = axes_of(request), in_units(request)
     guess = summary.expect_rows if total is None else max(total, 0)
     if guess is not None:  # every row is in so many nodes
         summary = replace(summary, expect_rows=guess * node_sensitivity(axes))
-    return candidates(
-        summary, radix_of(request, axes).cells, noise_scale(request, axes), checked=has_parents(summary, axes)
-    )
+    cells, checked = radix_of(request, axes).cells, has_parents(summary, axes)
+    signed = contribution_of(request).low < 0
+    return candidates(summary, cells, noise_scale(request, axes), checked=checked, signed=signed)
+
+
+def in_units(request: Request) -> Summary:
+    """Returns the summary with its filter, its threshold and its guess in integer units. A value is half of a clamp."""
+    summary, added = asked_summary(request), contribution_of(request)
+    if added.form == "count":
+        return summary
+    theta = None if summary.theta is None else max(1, int(summary.theta / added.unit))
+    tau = None if summary.tau is None else summary.tau / added.unit
+    guess = None if summary.expect_rows is None else summary.expect_rows * max(1, added.bound // 2)
+    return replace(summary, theta=theta, tau=tau, expect_rows=guess)
 
 
 def total_scale(request: Request) -> Fraction | None:
-    """Returns the scale of the noise of the number of rows, None where it is not asked for."""
+    """Returns the scale of the noise of the total, None where it is not asked for."""
     share = asked_summary(request).total_epsilon
-    return None if share is None else request.rows.unit_bound / share
+    return None if share is None else unit_bound(request) / share
 
 
 def has_parents(summary: Summary, axes: Axes) -> bool:
@@ -135,10 +161,7 @@ def propose_summary(request: Request) -> SummaryProposal:
     """Returns the plan of a summary that is not a sketch."""
     axes = axes_of(request)
     radix, design, share = radix_of(request, axes), summary_candidates(request)[0], total_scale(request)
-    scan = Scan(
-        counting_job(plain_keys(request), [Contribution(request.question.aggregates[0].condition)]),
-        request.rows.unit_bound,
-    )
+    scan = Scan(counting_job(plain_keys(request), [contribution_of(request)]), unit_bound(request))
     layers = Ask(scan, Layers(axes, radix), Noise(NoiseKind.LAPLACE, design.plan.scale))
     total = None if share is None else Ask(scan, Total(), Noise(NoiseKind.LAPLACE, share))
     return SummaryProposal(request, axes, radix, design, share, layers, total)
@@ -146,9 +169,9 @@ def propose_summary(request: Request) -> SummaryProposal:
 
 def summary_header(proposal: SummaryProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
-    counted = "" if proposal.total is None else ", noisy total"
+    request, counted = proposal.request, "" if proposal.total is None else ", noisy total"
     mechanism = f"{NoiseKind.LAPLACE.value}, {proposal.design.method} summary{counted}"
-    return ReleaseHeader(proposal.request, mechanism, proposal.design.method, ((summary_law(proposal.design),),))
+    return ReleaseHeader(request, mechanism, proposal.design.method, ((summary_law(request, proposal.design),),))
 
 
 def summary_asks(proposal: SummaryProposal) -> Sequence[Ask[Any]]:
@@ -174,7 +197,9 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
     if asked_summary(request).consistent and design.method in FITTED and estimates.tau == 0:
         estimates = fitted(estimates, proposal.radix, proposal.axes, noise_variance(design.scale))
     estimates = _with_loss(proposal, estimates, design, total)
-    return ReleasedTable(summary_columns(request), summary_rows(request, estimates, proposal.radix, proposal.axes))
+    worth = contribution_of(request).unit
+    rows = summary_rows(request, estimates, proposal.radix, proposal.axes, worth)
+    return ReleasedTable(summary_columns(request), rows)
 
 
 def _with_loss(
@@ -186,9 +211,10 @@ def _with_loss(
         return estimates
     nodes = node_sensitivity(proposal.axes)
     gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
-    if total is not None and proposal.total_scale is not None:
+    if total is not None and proposal.total_scale is not None and contribution_of(request).low >= 0:
         return with_loss(estimates, total * nodes, noise_variance(float(proposal.total_scale)) * nodes**2, gained)
-    narrowed = request.rows.filters or request.question.aggregates[0].condition or request.rows.public_digests
+    (aggregate,) = request.question.aggregates
+    narrowed = request.rows.filters or aggregate.condition or request.rows.public_digests or aggregate.operand
     everything = not narrowed and len(request.rows.reads) <= 1
     guess = summary.expect_rows if everything else None
     return with_loss(estimates, None if guess is None else guess * nodes, 0.0, gained)
@@ -215,10 +241,11 @@ def plain_keys(request: Request) -> Request:
     )
 
 
-def summary_law(design: SummaryDesign) -> ErrorLaw:
+def summary_law(request: Request, design: SummaryDesign) -> ErrorLaw:
     """Returns the noise law of an empty cell: rows carry their own standard errors."""
     moments = empty_moments(design.scale, design.theta, float(design.tau), design.sides)
-    return ErrorLaw(NoiseKind.LAPLACE, None, moments.square)
+    worth = float(contribution_of(request).unit)
+    return ErrorLaw(NoiseKind.LAPLACE, None, moments.square * worth**2, worth)
 
 
 SKETCH_COLUMNS = (
@@ -255,8 +282,7 @@ def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> 
 
 def sketch_ask(request: Request, design: SketchDesign) -> Ask[Sketched]:
     """Declares the ask; refuses noise that cannot be drawn."""
-    bound = request.rows.unit_bound
-    scan = Scan(counting_job(request, [Contribution(request.question.aggregates[0].condition)]), bound)
+    scan = Scan(counting_job(request, [contribution_of(request)]), unit_bound(request))
     return Ask(scan, Sketch(design.rows, design.width, tuple(label_numbers(request))), design.noise)
 
 

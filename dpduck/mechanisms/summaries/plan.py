@@ -286,14 +286,16 @@ def _error(
     return sqrt(max(subset * variance / cells, 0.0) + (subset * bias / cells) ** 2)
 
 
-def candidates(summary: Summary, cells: int, scale: Fraction, *, checked: bool) -> list[SummaryDesign]:
-    """Returns every method with this size, the chosen one first.
+def candidates(
+    summary: Summary, cells: int, scale: Fraction, *, checked: bool, signed: bool = False
+) -> list[SummaryDesign]:
+    """Returns every method with this size, the chosen one first. signed: sums may be below 0.
 
     That is the one asked for; for 'auto' the least predicted error of a sum over 1,000 cells among those that keep to
     the size, and filter_priority where nothing is guessed about the table.
     """
     methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter"]
-    if summary.shape != "haar":  # coefficients have either sign
+    if summary.shape != "haar" and not signed:  # coefficients have either sign
         methods.append("filter_one_sided")
     sized = replace(summary, size=min(summary.size, cells))
     found = []

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import exp, expm1, floor
 
 import numpy as np
@@ -230,14 +231,15 @@ def summary_columns(request: Request) -> tuple[tuple[str, str], ...]:
         level, node = node_columns(key)
         keys += [(level, "INTEGER"), (node, "BIGINT")]
     numbers = ((answer_column(0), "DOUBLE"), (stderr_column(0), "DOUBLE"))
-    more = ((raw_column(0), "BIGINT"), (variance_column(0), "DOUBLE"), (chance_column(0), "DOUBLE"))
+    raw = "BIGINT" if request.question.aggregates[0].operand is None else "DOUBLE"
+    more = ((raw_column(0), raw), (variance_column(0), "DOUBLE"), (chance_column(0), "DOUBLE"))
     return (*keys, (GROUPING_ID, "BIGINT"), (GROUPING_SET, "INTEGER"), *numbers, *more)
 
 
 def summary_rows(
-    request: Request, summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None]
+    request: Request, summary: EstimatedSummary, radix: MixedRadix, axes: Sequence[Axis | None], worth: Fraction
 ) -> pa.Table:
-    """Returns the rows of a release, in the order of the columns above."""
+    """Returns the rows of a release, in the order of the columns above. worth: of one integer of the counts."""
     codes = radix.unpack(summary.positions)
     firsts: dict[str, pa.Array] = {}
     ends: dict[str, pa.Array] = {}
@@ -254,7 +256,8 @@ def summary_rows(
             level, node = node_columns(key)
             levels, nodes = places_of(axis, code)
             places |= {level: pa.array(levels.astype(np.int32)), node: pa.array(nodes)}
-    count = len(summary.counts)
+    count, unit = len(summary.counts), float(worth)
+    counts = summary.counts if request.question.aggregates[0].operand is None else summary.counts * unit
     return pa.table(
         firsts
         | ends
@@ -262,10 +265,10 @@ def summary_rows(
         | {
             GROUPING_ID: pa.array(np.zeros(count, np.int64)),
             GROUPING_SET: pa.array(np.zeros(count, np.int32)),
-            answer_column(0): pa.array(summary.weights),
-            stderr_column(0): pa.array(np.sqrt(summary.variances)),
-            raw_column(0): pa.array(summary.counts),
-            variance_column(0): pa.array(summary.sums, from_pandas=True),
+            answer_column(0): pa.array(summary.weights * unit),
+            stderr_column(0): pa.array(np.sqrt(summary.variances) * unit),
+            raw_column(0): pa.array(counts),
+            variance_column(0): pa.array(summary.sums * unit**2, from_pandas=True),
             chance_column(0): pa.array(summary.chances),
         }
     )

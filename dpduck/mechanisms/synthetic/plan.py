@@ -26,6 +26,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     annealed_error,
     apart_error,
     drawn_error,
+    largest_error,
     mean_absolute,
     predicted_error,
     queries_rounds,
@@ -222,18 +223,31 @@ def _mwem(request: SyntheticRequest) -> Fit:
     elif rounds is None and pool.whole:
         rounds = rounds_of(schedule, shapes, len(base.question.sizes), records)
     elif rounds is None:
-        rounds = queries_rounds(schedule, universe, sum(family.rows for family in pool.workload), records, MOST_ROUNDS)
+        rounds = queries_rounds(schedule, universe, pool.queries, records, MOST_ROUNDS)
     schedule = replace(schedule, rounds=rounds)
     least = schedule.round_price / (4 if options.adaptive else 1)
     parameters = [schedule.parameter(schedule.total_price), schedule.of_round(least)[1]]
     _require_drawable(pure, [*parameters, *([schedule.parameter(schedule.first_price)] if first else [])])
     asked = "marginals" if pool.whole else "queries"
     note = f"{rounds} rounds, {'more where noise is small, ' if options.adaptive else ''}each asks one of the {asked}"
+    if options.update == "paper" and not options.adaptive:
+        note += _worst(pool, schedule, universe, records)
     method = Method(options.update == "fit", options.replays, options.keep == "average", dense, request.expect_rows)
     predicted = updated_error if pool.whole and options.update == "paper" else predicted_error
     error = predicted(schedule, shapes, len(base.question.sizes), records)
     took = rounds_seconds(pool, schedule, method)
     return Fit("mwem", error, note, pool=pool, schedule=schedule, method=method, seconds=took)
+
+
+def _worst(pool: Pool, schedule: Schedule, universe: int, records: int) -> str:
+    """Says what the paper's theorem says of the largest error, where it says anything."""
+    if pool.whole or not schedule.pure:
+        return ""
+    bound, chance = largest_error(schedule, universe, pool.queries, records)
+    if bound >= records or chance >= 1:
+        return "; the paper's bound on the largest error says nothing here"
+    said = f"of {records} rows no query errs by more than {bound:.6g}, but with a chance of {chance:.2g}"
+    return f"; {said} (a theorem of the worst case)"
 
 
 def _annealed(request: SyntheticRequest) -> list[Fit]:

@@ -51,6 +51,11 @@ class Pool:
         return (*self.workload, *self.first, Family((), ()))
 
     @property
+    def queries(self) -> int:
+        """Returns the number of queries of the workload."""
+        return sum(family.rows for family in self.workload)
+
+    @property
     def all_weights(self) -> tuple[int, ...]:
         """Returns the weights of all families; those before the rounds and the number of records are never chosen."""
         return (*self.weights, *(1 for _ in self.first), 1) if self.weights else ()

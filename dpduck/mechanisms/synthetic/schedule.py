@@ -270,3 +270,14 @@ def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int
     epsilon = float(schedule.amount) if schedule.pure else sqrt(2 * float(schedule.amount))
     best: float = (records * epsilon * sqrt(log(max(universe, 2))) / (10 * log(max(queries, 2)))) ** (2 / 3)
     return max(1, min(most, int(best + 0.5)))
+
+
+def largest_error(schedule: Schedule, universe: int, queries: int, records: int) -> tuple[float, float]:
+    """Returns the paper's bound on the largest error of a query, in rows, and the chance that it fails (Theorem 2.2).
+
+    2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, but with chance 2 T / |W|. It is a worst case. epsilon is the price of
+    all rounds for one of a unit's rows.
+    """
+    rounds, epsilon = schedule.rounds, float(schedule.round_price * schedule.rounds) / schedule.unit_bound
+    noise = 10 * rounds * log(max(queries, 2)) / epsilon
+    return 2 * records * sqrt(log(max(universe, 2)) / rounds) + noise, 2 * rounds / queries

@@ -19,6 +19,7 @@ from dpduck.planning.ranges.hierarchy import (
     haar_wavelet,
     level_shares,
     one_thread,
+    uniform_shares,
 )
 from dpduck.planning.ranges.strategy import (
     RangeStrategy,
@@ -91,13 +92,15 @@ LEAST_PART = 0.25
 class RangeProblem:
     """A workload, the norm that privacy is accounted in (1: Laplace, 2: Gaussian), and seconds to plan from `begin`.
 
-    bits: what real strategies are rounded to (planning/ranges/candidates.py).
+    bits: what real strategies are rounded to (planning/ranges/candidates.py). uniform: all levels of a tree, or of the
+    wavelet, have equal budgets.
     """
 
     workload: RangeWorkload
     norm: int
     seconds: float
     bits: int = BITS
+    uniform: bool = False
     begin: float = field(default_factory=monotonic)
 
     @cached_property
@@ -129,6 +132,8 @@ def haar_strategy(problem: RangeProblem) -> RangeStrategy:
     buckets, boundaries = problem.reduction
     haar = haar_wavelet(buckets.size)
     shares = haar_shares(haar, buckets, problem.norm)
+    if problem.uniform:
+        shares = (shares > 0) / (shares > 0).sum()
     groups = tuple(int(group) for group in np.flatnonzero(shares))
     factors = tuple(factor_over(problem.workload.size, boundaries, haar.group_entries(group)) for group in groups)
     return RangeStrategy(
@@ -140,7 +145,8 @@ def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRAN
     """Returns the best tree of one of these branchings, with optimal budgets per level; levels may be dropped."""
     buckets, boundaries = problem.reduction
     trees = [balanced_hierarchy(buckets.size, branching) for branching in branchings]
-    planned = [level_shares(tree, buckets, problem.norm) for tree in trees]
+    shared = uniform_shares if problem.uniform else level_shares
+    planned = [shared(tree, buckets, problem.norm) for tree in trees]
     best = int(np.argmin([total for _, total in planned]))
     tree, shares = trees[best], planned[best][0]
     groups = tuple(int(level) for level in np.flatnonzero(shares))

@@ -287,6 +287,14 @@ def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[F
     return optimal_shares(energies, lengths, norm)
 
 
+def uniform_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[FloatArray, float]:
+    """Returns equal shares of every level, and the same total."""
+    shares = np.full(tree.levels, 1 / tree.levels)
+    lengths = np.array([tree.size / (len(bounds) - 1) for bounds in tree.boundaries])
+    rates = (shares ** (2 if norm == 1 else 1) * lengths)[::-1].cumsum()[::-1]
+    return shares, float((level_energies(tree, workload) / rates).sum())
+
+
 def optimal_shares(energies: FloatArray, lengths: FloatArray, norm: int) -> tuple[FloatArray, float]:
     """Descends from several starts, then drops, adds or moves levels by one, as long as that helps."""
     if len(energies) == 1:

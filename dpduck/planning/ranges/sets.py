@@ -1,4 +1,4 @@
-"""Grouping sets with keys over ranges: each set is a product of range workloads with its own part of the budget.
+"""Grouping sets with keys over ranges: one plan for all of them, or a product for each with its part of the budget.
 
 With V_r the total weighted variance of set r at a budget of 1, sum V_r / epsilon_r^2 is least for epsilon_r
 proportional to V_r^(1/3) (Laplace), and sum V_r / rho_r for rho_r proportional to V_r^(1/2) (Gaussian).
@@ -6,21 +6,23 @@ proportional to V_r^(1/3) (Laplace), and sum V_r / rho_r for rho_r proportional 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from math import prod
 from time import perf_counter
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from dpduck.algebra.cells import CellWorkload
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import RangeShape, RangeWorkload
 from dpduck.planning.plan import Measurement, Plan
-from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies
+from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies, optimise_gaussian
 from dpduck.planning.ranges.hierarchy import one_thread
 from dpduck.planning.ranges.own import OwnPlan, plan_own
 from dpduck.planning.ranges.plan import (
@@ -33,12 +35,24 @@ from dpduck.planning.ranges.plan import (
     plan_strategy,
 )
 from dpduck.planning.ranges.strategy import RangeStrategy
+from dpduck.planning.ranges.together import (
+    ROUNDS,
+    Centred,
+    JointProduct,
+    Residuals,
+    centred,
+    plain,
+    plan_product,
+    plan_residuals,
+)
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
-RangePart = RangePlan | ProductPlan | OwnPlan
+OfAllSets = OwnPlan | JointProduct | Residuals
+RangePart = RangePlan | ProductPlan | OfAllSets
 Choice = Mapping[int, RangeStrategy]
+Found = Mapping[int, Mapping[str, tuple[RangeStrategy, float]]]
 
 SHARES = 1 << 24
 """Parts of the budget are multiples of one over this."""
@@ -54,7 +68,7 @@ MOST_SETS = 1000
 class RangeSetsPlan:
     """measured: the measurements of all parts, in order, as trusted.measure takes them.
 
-    parts: one per grouping set, or one of all sets for a strategy of one's own.
+    parts: one per grouping set, or one of all sets.
     """
 
     measured: Plan
@@ -103,9 +117,67 @@ class RangeSetsPlan:
 
 
 def _variances(part: RangePart) -> tuple[FloatArray, ...]:
-    if isinstance(part, OwnPlan):
+    if isinstance(part, OwnPlan | JointProduct | Residuals):
         return part.variances
     return (part.variances if isinstance(part, RangePlan) else part.variances(),)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """All that is asked of grouping sets with ranges.
+
+    attributes: those that some set uses, by domain position. seconds: for each strategy that is built. bits: of the
+    entries of a strategy. largest_bits: of those of a product.
+    """
+
+    attributes: Mapping[int, RangeWorkload]
+    workload: MarginalWorkload
+    noise: NoiseKind
+    amount: Fraction
+    unit_bound: int
+    strategy: str
+    budgets: str
+    seconds: float
+    bits: int
+    largest_bits: int
+
+    @property
+    def norm(self) -> int:
+        return norm_of(self.noise)
+
+    @property
+    def ranged(self) -> list[int]:
+        """Returns the attributes of which more than single values are asked."""
+        return [one for one, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
+
+    def problem(self, attribute: int) -> RangeProblem:
+        """Returns the problem of an attribute."""
+        return self.of(self.attributes[attribute])
+
+    def of(self, workload: RangeWorkload) -> RangeProblem:
+        """Returns the problem of the queries of an attribute."""
+        return RangeProblem(workload, self.norm, self.seconds, self.bits, self.budgets == "uniform")
+
+
+def _asked(
+    attributes: Sequence[RangeWorkload],
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    strategy: str,
+    budgets: str,
+    planning_seconds: float,
+    row_bound: int,
+) -> Asked:
+    used = sorted({attribute for marginal in workload.marginals for attribute in marginal})
+    own = {attribute: attributes[attribute].on(attribute) for attribute in used}
+    ranged = [attribute for attribute in used if own[attribute].shape is not RangeShape.IDENTITY]
+    together = max(sum(attribute in ranged for attribute in marginal) for marginal in workload.marginals)
+    largest = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
+    builds = len(ranged) + (ROUNDS * len(used) + len(ranged) if len(workload.marginals) > 1 else 0)
+    seconds, bits = planning_seconds / max(1, builds), min(BITS, largest // max(1, together))
+    return Asked(own, workload, noise, amount, unit_bound, strategy, budgets, seconds, bits, largest)
 
 
 def plan_range_sets(
@@ -118,34 +190,26 @@ def plan_range_sets(
     budgets: str = "optimal",
     planning_seconds: float = 2.0,
     row_bound: int = 1,
+    *,
+    apart: bool = False,
 ) -> tuple[RangeSetsPlan, ...]:
     """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
     attributes: what is asked of every attribute, identity for a plain key. strategy: that of every attribute with
-    ranges. budgets: how sets share the price, 'optimal' or 'uniform'. row_bound: the most that one row adds to
-    a cell, which leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian.
+    ranges. budgets: how sets, and levels of trees, share the price, 'optimal' or 'uniform'. row_bound: the most that
+    one row adds to a cell, which leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart:
+    each set has measurements of its own.
     """
     if len(workload.marginals) > MOST_SETS:
         raise Refusal(
             f"{len(workload.marginals)} grouping sets with PREFIXES or RANGES", accepted=f"at most {MOST_SETS}"
         )
-    used = sorted({attribute for marginal in workload.marginals for attribute in marginal})
-    ranged = [attribute for attribute in used if attributes[attribute].shape is not RangeShape.IDENTITY]
-    together = max(sum(attribute in ranged for attribute in marginal) for marginal in workload.marginals)
-    bits = min(BITS, max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS)) // max(1, together))
-    seconds = planning_seconds / max(1, len(ranged))
-    plans = []
+    asked = _asked(attributes, workload, noise, amount, unit_bound, strategy, budgets, planning_seconds, row_bound)
     with one_thread():
-        plain: dict[int, RangeStrategy] = {}
-        found: dict[int, dict[str, tuple[RangeStrategy, float]]] = {}
-        for attribute in used:
-            problem = RangeProblem(attributes[attribute].on(attribute), norm_of(noise), seconds, bits)
-            if attribute in ranged:
-                found[attribute] = _built(problem, strategy)
-            else:
-                plain[attribute] = next(build_strategies(problem, "identity"))
-        for choice, took in _choices(found, norm_of(noise)):
-            plans.append(_plan({**plain, **choice}, ranged, workload, noise, amount, unit_bound, budgets, took))
+        found = {attribute: _built(asked.problem(attribute), strategy) for attribute in asked.ranged}
+        plans = [_plan(asked, choice, took) for choice, took in _choices(found, asked.norm)]
+        if len(workload.marginals) > 1 and not apart:
+            plans += _joint_plans(asked, found)
     least = min(plan.total_variance for plan in plans)
     chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
     others = sorted((plan for plan in plans if plan is not chosen), key=lambda plan: plan.total_variance)
@@ -186,9 +250,7 @@ def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrateg
     return built
 
 
-def _choices(
-    found: Mapping[int, Mapping[str, tuple[RangeStrategy, float]]], norm: int
-) -> list[tuple[dict[int, RangeStrategy], float]]:
+def _choices(found: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
     """Returns one name for all attributes, for every name that can; and the best of each attribute, where names
     differ.
     """
@@ -212,38 +274,89 @@ def _choices(
     return choices
 
 
-def _plan(
-    choice: Choice,
-    ranged: Sequence[int],
-    workload: MarginalWorkload,
-    noise: NoiseKind,
-    amount: Fraction,
-    unit_bound: int,
-    budgets: str,
-    took: float,
-) -> RangeSetsPlan:
-    begin = perf_counter()
+def _plan(asked: Asked, choice: Choice, took: float) -> RangeSetsPlan:
+    """Returns the plan that measures each set by itself."""
+    begin, workload, noise = perf_counter(), asked.workload, asked.noise
+    plain = {one: own for one, own in asked.attributes.items() if one not in choice}
+    chosen = {**{one: next(build_strategies(asked.of(own), "identity")) for one, own in plain.items()}, **choice}
     parts: list[RangePart] = []
-    for marginal, share in zip(workload.marginals, _shares(choice, workload, noise, budgets), strict=True):
-        strategies = [choice[attribute] for attribute in marginal]
+    for marginal, share in zip(workload.marginals, _shares(chosen, workload, noise, asked.budgets), strict=True):
+        strategies = [chosen[attribute] for attribute in marginal]
         if len(strategies) == 1:
-            parts.append(plan_strategy(strategies[0], noise, amount * share, unit_bound))
+            parts.append(plan_strategy(strategies[0], noise, asked.amount * share, asked.unit_bound))
         else:
-            parts.append(combine(strategies, noise, amount * share, unit_bound))
-    names = [choice[attribute].name for attribute in ranged]
-    notes = [choice[attribute].note for attribute in ranged if choice[attribute].note]
+            parts.append(combine(strategies, noise, asked.amount * share, asked.unit_bound))
+    names = [choice[attribute].name for attribute in asked.ranged]
+    notes = [choice[attribute].note for attribute in asked.ranged if choice[attribute].note]
     several = ["every grouping set is measured by itself"] if len(parts) > 1 else []
+    name = names[0] if len(set(names)) == 1 else " x ".join(names) or "identity"
+    return _of_parts(asked, name, parts, [*several, *notes], took + perf_counter() - begin)
+
+
+def _of_parts(
+    asked: Asked, name: str, parts: Sequence[RangePart], notes: Sequence[str], seconds: float
+) -> RangeSetsPlan:
     measurements = tuple(measurement for part in parts for measurement in part.measurements)
-    measured = Plan(
-        names[0] if len(set(names)) == 1 else " x ".join(names) or "identity",
-        noise,
-        workload,
-        measurements,
-        (),
-        note="; ".join([*several, *notes]),
-        planning_seconds=took + perf_counter() - begin,
-    )
+    note = "; ".join(notes)
+    measured = Plan(name, asked.noise, asked.workload, measurements, (), note=note, planning_seconds=seconds)
     return RangeSetsPlan(measured, tuple(parts))
+
+
+def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
+    """Yields the plans whose measurements answer all sets. Residuals have twice the norm under L1, and always lose."""
+    begin = perf_counter()
+    builds = {one: partial(_best, asked, _names(asked, found.get(one))) for one in asked.attributes}
+    problem = asked.attributes, asked.workload, asked.noise, asked.amount, asked.unit_bound
+    product = plan_product(builds, *problem)
+    if product is not None:
+        yield _of_parts(asked, product.name, [product], [product.note], perf_counter() - begin)
+    begin = perf_counter()
+    if asked.norm == 1:
+        return
+    residuals = plan_residuals(partial(_centred, asked, found), *problem, asked.budgets, asked.largest_bits)
+    if residuals is not None:
+        yield _of_parts(asked, residuals.name, [residuals], [residuals.note], perf_counter() - begin)
+
+
+def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
+    """Returns the strategies that a product tries for an attribute: the best of those built, and single values."""
+    if built is None:
+        return ("auto",)
+    if asked.strategy != "auto":
+        return (asked.strategy,)
+    return list(dict.fromkeys(["identity", min(built, key=lambda name: built[name][0].unit_total(asked.norm))]))
+
+
+def _best(asked: Asked, names: Sequence[str], workload: RangeWorkload) -> RangeStrategy:
+    """Returns the strategy that answers the queries of an attribute best."""
+    problem = asked.of(workload)
+    built = chain.from_iterable(build_strategies(problem, name) for name in names)
+    return min(built, key=lambda one: one.unit_total(asked.norm))
+
+
+def _centred(asked: Asked, found: Found, attribute: int, bits: int) -> Centred | None:
+    """Returns the best residuals of an attribute by its strategies, and by the optimum for what residuals answer."""
+    workload = asked.attributes[attribute]
+    if workload.size == 1:
+        return plain(workload)
+    rows = [_rows(strategy) for strategy, _ in found[attribute].values()]
+    if asked.strategy in ("auto", "gaussian_optimum"):
+        centring = np.eye(workload.size) - 1 / workload.size
+        gram = centring @ workload.gram @ centring
+        rows.append(optimise_gaussian(gram + np.trace(gram) / workload.size**2, asked.seconds).matrix)
+    made = [one for one in (centred(workload, matrix, bits) for matrix in rows) if one is not None]
+    return min(made, key=lambda one: one.total, default=None)
+
+
+def _rows(strategy: RangeStrategy) -> FloatArray:
+    """Returns the rows of a strategy by their budgets, shape (rows, values)."""
+    weights = np.sqrt(strategy.shares / np.array(strategy.norms(2), dtype=np.float64))
+    pairs = zip(strategy.bucket_matrices, weights.tolist(), strict=True)
+    return np.concatenate([_dense(matrix) * weight for matrix, weight in pairs])
+
+
+def _dense(matrix: FloatArray | scipy.sparse.csr_array) -> FloatArray:
+    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
 
 
 def _shares(choice: Choice, workload: MarginalWorkload, noise: NoiseKind, budgets: str) -> list[Fraction]:

@@ -17,7 +17,9 @@ from dpduck.planning.ranges.own import OwnPlan
 from dpduck.planning.ranges.plan import ProductPlan, RangePlan
 from dpduck.planning.ranges.sets import RangeSetsPlan
 from dpduck.planning.ranges.strategy import RangeStrategy, cholesky_factor
+from dpduck.planning.ranges.together import JointProduct, Residuals
 from dpduck.planning.recovery.consistent import (
+    integer_margins,
     integer_table,
     nearest_consistent,
     nonnegative_consistent,
@@ -137,7 +139,7 @@ RECOVERIES: tuple[tuple[Callable[[Plan], bool], Recovery], ...] = (
 
 
 def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, integer: bool) -> tuple[FloatArray, ...]:
-    """Answers after the options: tables stay consistent if they were, unless they are rounded too.
+    """Answers after the options: tables stay consistent if they were, rounded ones if one has all attributes.
 
     Totals are kept: a table's sum stays what it was (0 if it was negative), rounded under `integer`.
     """
@@ -146,7 +148,11 @@ def treated(plan: Plan, answers: Sequence[FloatArray], *, nonnegative: bool, int
         tables = tuple(nonnegative_table(table) for table in tables)
     elif nonnegative:
         tables = nonnegative_consistent(plan.workload, tables, plan.variances)
-    return tuple(integer_table(table) for table in tables) if integer else tables
+    if not integer:
+        return tables
+    if plan.consistency == "none":
+        return tuple(integer_table(table) for table in tables)
+    return integer_margins(plan.workload, tables)
 
 
 # From a range plan's noisy integers to the answers of its queries, as the strategy's structure allows.
@@ -197,6 +203,11 @@ def recover_sets(plan: RangeSetsPlan, noisy: Sequence[IntegerArray]) -> tuple[Fl
         first += len(own)
         if isinstance(part, OwnPlan):
             answers += recover_own(part, own)
+        elif isinstance(part, Residuals):
+            answers += part.answers(own)
+        elif isinstance(part, JointProduct):
+            whole = recover_product(part.product, own)
+            answers += [whole[part.places(marginal)] for marginal in part.workload.marginals]
         else:
             answers.append(recover_ranges(part, own) if isinstance(part, RangePlan) else recover_product(part, own))
     return tuple(answers)

@@ -151,7 +151,9 @@ def workload_starts(workload: MarginalWorkload, lattice: Lattice) -> Iterator[tu
     clusters = cluster(workload.sizes, asked, pulls, 2)
     unions, inverse = np.unique(views_of(lattice, [union for union, _ in clusters]), axis=0, return_inverse=True)
     held = [float(pulls[list(members)].sum()) for _, members in clusters]
-    yield "clusters of marginals", unions, np.cbrt(np.bincount(inverse.reshape(-1), held) * np.exp(unions @ log_sizes))
+    name, worth = "clusters of marginals", np.bincount(inverse.reshape(-1), held) * np.exp(unions @ log_sizes)
+    yield name, unions, np.cbrt(worth)
+    yield name, unions, np.ones(len(unions))
 
 
 def balanced_assignment(log_sizes: FloatArray, points: int) -> IndexArray:

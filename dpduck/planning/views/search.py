@@ -11,7 +11,7 @@ not a measurement. So the same request has the same plan and price, however busy
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, comb, inf, log, log2
@@ -20,6 +20,7 @@ import numpy as np
 
 from dpduck.algebra.lattice import Lattice, MarginalWorkload, close_downward
 from dpduck.planning.budgets import safe_parameters
+from dpduck.planning.marginals.planners import MOST_MARGINALS, plan_clustering
 from dpduck.planning.plan import Plan, PlanningProblem
 from dpduck.planning.variance import workload_variances
 from dpduck.planning.views.designs import (
@@ -313,4 +314,8 @@ def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
     )
     measurements = problem.tables(sets, parameters)
     note = f"measures {len(sets)} views: {found.origin}; searched for at most {problem.planning_seconds:g} s"
-    return problem.plan("O", measurements, workload_variances(closed, measurements, noise), note)
+    plan = problem.plan("O", measurements, workload_variances(closed, measurements, noise), note)
+    if len(workload.marginals) > MOST_MARGINALS or problem.consistency != "l2":
+        return plan
+    rival = plan_clustering(problem)
+    return replace(rival, strategy="O") if rival.total_variance < plan.total_variance else plan

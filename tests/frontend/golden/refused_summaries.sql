@@ -180,21 +180,21 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', range
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'geometric') a, b, count(*) FROM trips GROUP BY a, b
 -- refused: line 1, column 8: the noisy table would have 1600000000 cells; accepted: at most 20000000, or a summary
 
--- title: a summary of a sum
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, sum(least(greatest(age, 0), 100)) FROM visits GROUP BY ward
--- refused: line 1, column 8: sum(least(greatest("age", 0), 100)) is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..)
+-- title: a sketch of a sum
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'sketch') ward, sum(least(greatest(age, 0), 100)) FROM visits GROUP BY ward
+-- refused: line 1, column 8: a sketch counts rows; accepted: count(*), or another summary
 
 -- title: a summary of an average
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, avg(least(greatest(age, 0), 100)) FROM visits GROUP BY ward
--- refused: line 1, column 8: avg(least(greatest("age", 0), 100)) is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..)
+-- refused: line 1, column 8: avg(least(greatest("age", 0), 100)) is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP
 
 -- title: a summary of distinct values
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, count(DISTINCT sex) FROM visits GROUP BY ward
--- refused: line 1, column 8: count(DISTINCT "sex") is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..)
+-- refused: line 1, column 8: count(DISTINCT "sex") is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP
 
 -- title: a summary of two counts
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, count(*), count(*) FILTER (WHERE urgent) FROM visits GROUP BY ward
--- refused: line 1, column 8: 2 aggregates in a summary; accepted: one count in each statement
+-- refused: line 1, column 8: 2 aggregates in a summary; accepted: one count or sum in each statement
 
 -- title: a summary of everybody
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') count(*) FROM visits 

@@ -56,6 +56,22 @@ def test_ranges_with_plain_keys_and_in_several_sets(visits: Clinic) -> None:
     assert visits.value("SELECT spent FROM dp_budget()") == 100
 
 
+def test_grouping_sets_with_ranges_agree(visits: Clinic) -> None:
+    """The ranges by sex add up to the ranges: one plan answers both, with less noise than each set by itself."""
+    statement = ask(
+        "epsilon = 1, planning_seconds = 0.3",
+        "sex, age, range_end(age) AS beyond, count(*) AS n",
+        "GROUPING SETS ((sex, RANGES (age)), (RANGES (age)))",
+        "visits",
+    )
+    sums: dict[tuple[object, object], float] = {}
+    for sex, age, beyond, answer in visits.dp(statement):
+        sums[age, beyond] = sums.get((age, beyond), 0.0) + (answer if sex is None else -answer)
+    assert len(sums) == 55 and max(map(abs, sums.values())) < 1e-6
+    notes = visits.con.execute("SELECT note FROM dp_explain(?) ORDER BY chosen DESC", [statement]).fetchall()
+    assert "agree" in notes[0][0] and any("by itself" in note for (note,) in notes)
+
+
 def test_predicted_errors_of_ranges(visits: Clinic) -> None:
     """With the identity strategy an interval of k bins has k times the variance of a bin; intervals follow."""
     statement = ask(

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from dpduck.mechanisms.synthetic.schedule import Schedule, updated_error, updates_of
+from dpduck.mechanisms.synthetic.schedule import Schedule, largest_error, queries_rounds, updated_error, updates_of
 
 PURE = Schedule(True, Fraction(1), 1, 1, Fraction(1, 2))
 ADULT = (9, 7, 6, 5, 2, 2)
@@ -39,3 +39,15 @@ def test_rounds_of_the_update_are_a_minimum() -> None:
     errors = [updated_error(replace(schedule, rounds=found + one), shapes, 6, 32_561) for one in (-1, 0, 1)]
     assert min(errors) == errors[1]
     assert updates_of(schedule, shapes, 6, 32_561, 3) == 3
+
+
+def test_the_bound_on_the_largest_error() -> None:
+    """All parities of two of sixteen bits over 21,574 rows, at epsilon = 1 for the rounds, as many as are best."""
+    whole = replace(PURE, amount=Fraction(20, 19))  # a twentieth is for the number of records
+    queries = 16 * 15 // 2 + 16 + 1
+    schedule = replace(whole, rounds=queries_rounds(PURE, 1 << 16, queries, 21_574, 1000))
+    bound, chance = largest_error(schedule, 1 << 16, queries, 21_574)
+    assert 18_900 < bound < 19_100 and chance == pytest.approx(2 * schedule.rounds / queries)
+    others = [largest_error(replace(whole, rounds=rounds), 1 << 16, queries, 21_574)[0] for rounds in (64, 300)]
+    assert bound < min(others)
+    assert largest_error(replace(schedule, unit_bound=3), 1 << 16, queries, 21_574)[0] > bound
