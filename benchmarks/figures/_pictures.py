@@ -105,8 +105,15 @@ def plain_numbers(axis: Any) -> None:
     low, high = axis.get_view_interval()
     decades = np.log10(high / low)
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.2 else (1,)))
-    axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axis.set_major_formatter(lambda value, _: number_words(value))
     axis.set_minor_formatter(NullFormatter())
+
+
+def number_words(value: float) -> str:
+    """Writes a tick short enough for its place: millions with an M."""
+    if value >= 1e6:
+        return f"{value / 1e6:,.0f} M"
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def legend(figure: Any, axes: Any, most: int = 7) -> None:

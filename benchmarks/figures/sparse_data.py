@@ -286,7 +286,13 @@ def check_panel(
         cuts[name] = 1 - checked / plain
         axes.plot(LENGTHS, 100 * cuts[name], marker="o", markersize=4.5, linewidth=1.4, label=name)
     axes.axhspan(30, 60, color="#999999", alpha=0.25, label="the paper: 30 to 60 %")
-    finish(axes, "(c) the consistency check, filters", "labels of the range", "error less by, per cent", logs="x")
+    finish(
+        axes,
+        setup.title("(c) the consistency check, filters"),
+        "labels of the range",
+        "error less by, per cent",
+        logs="x",
+    )
     axes.set_ylim(0, 100)
     axes.legend(fontsize=7)
     return cuts
@@ -310,16 +316,18 @@ def figure_6(setup: Setup) -> Drawn:
     errors = errors_by_method(fewer(setup), rng.permutation(table), sizes, thetas=False)
     for method, values in errors.items():
         curve(subsets, [100 * share for share in SHARES], values, method)
-    finish(subsets, "(a) subsets of all pairs", "part of the domain, per cent", "error, in workers", logs="xy")
+    finish(
+        subsets, setup.title("(a) subsets of all pairs"), "part of the domain, per cent", "error, in workers", logs="xy"
+    )
     intervals = interval_errors(fewer(setup), table, rng)
     for method, values in intervals.items():
         curve(ranges, lengths_of(table), values, method)
-    finish(ranges, "(b) dyadic ranges", "pairs of the range", "error, in workers", logs="xy")
+    finish(ranges, setup.title("(b) dyadic ranges"), "pairs of the range", "error, in workers", logs="xy")
     kinds = dyadic_errors(table, max(2, RUNS[setup.size].repetitions // 2), rng, lengths_of(table))
     styles = (("filter", "--", "without"), ("filter", "-", "with the check"), ("filter_priority", "-", "fitted, too"))
     for values, (like, line, label) in zip(kinds, styles, strict=True):
         curve(check, lengths_of(table), values, label, **{**STYLES[like], "linestyle": line})
-    finish(check, "(c) the check, filters", "pairs of the range", "root mean squared error", logs="xy")
+    finish(check, setup.title("(c) the check, filters"), "pairs of the range", "root mean squared error", logs="xy")
     check.legend(fontsize=8)
     legend(figure, subsets, most=6)
     above = errors["filter_priority"] / errors["geometric"]
