@@ -90,6 +90,7 @@ TINY = {
     "papers.range_strategies": Tiny(32, (), {"WORKLOADS": (("ranges", all_ranges, 8),) * 4}),
     "papers.replay": Tiny(2, ("--statements", "4", "--tables", "made"), {"TABLES": {"made": replay.Table(
         "made", "SELECT i % 3 AS a, i % 4 AS b FROM range(500) AS r(i)", (("a", 3, False), ("b", 4, True)))}}),
+    "papers.small_prices": Tiny(1, ("--data", "{data}", "--runs", "1", "--tables", "2"), {"PRICES": ("0.5",)}),
     "papers.sparse_data": Tiny(4, ("--repetitions", "2", "--no-counties", "--figures", "{data}"), {"CELLS": 20_000,
         "SIZES": (10, 100, 1_000), "GATE_REPETITIONS": 2, "RANGES": 10}, ("matplotlib",)),
     "papers.sparse_queries": Tiny(8, (), {"KEYS": 100, "TOTAL": 1000, "QUERIES": 3, "ROWS": 64}),

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
-from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
+from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.fit import Observation, planned_records
 from dpduck.mechanisms.synthetic.measure import MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
 from dpduck.mechanisms.synthetic.pool import Pool
+from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import noisy_queries
+from dpduck.planning.plan import Plan, noisy_queries
 from dpduck.planning.recovery.recover import recover
 from dpduck.trusted.ask import Scan
 from dpduck.trusted.noise.entropy import operating_system_entropy
@@ -109,11 +110,22 @@ def measured_tables(
     table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction, strategy: str = "auto"
 ) -> list[Observation]:
     """A cube of these marginals, or Barak's coefficients ('F' with uniform budgets), recovered."""
+    return measured_by(table, planned_tables(table, marginals, pure, amount, strategy))
+
+
+def planned_tables(
+    table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction, strategy: str = "auto"
+) -> Plan:
+    """The best plan of these marginals."""
     workload = MarginalWorkload(table.shape, marginals, (1.0,) * len(marginals))
     noise = NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
-    plan = plan_workload(
-        workload, noise, amount, 1, strategy=strategy, budgets="uniform" if strategy == "F" else "optimal"
-    )[0]
+    budgets = "uniform" if strategy == "F" else "optimal"
+    return plan_workload(workload, noise, amount, 1, strategy=strategy, budgets=budgets)[0]
+
+
+def measured_by(table: NDArray[np.int64], plan: Plan) -> list[Observation]:
+    """The noisy answers of a plan."""
+    marginals = plan.workload.marginals
     answers = recover(plan, measure(exact(table), noisy_queries(plan), 0, 1, ENTROPY))
     return [
         Observation(members, np.asarray(answer, np.float64), variance)
@@ -122,8 +134,9 @@ def measured_tables(
 
 
 def run_cube(table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction) -> Distribution:
-    """A cube by the best strategy, fitted."""
-    return fit_tables(table.shape, measured_tables(table, marginals, pure, amount))[0]
+    """A cube by the best strategy, fitted with the best weight of its prior."""
+    plan = planned_tables(table, marginals, pure, amount)
+    return best_fit(plan, measured_by(table, plan))[0]
 
 
 def marginals_of(

@@ -246,10 +246,14 @@ def connected(attributes: int, marginals: Sequence[tuple[int, ...]]) -> list[set
 
 
 def fit_tables(
-    sizes: Sequence[int], observations: Sequence[Observation], steps: int = STEPS, zeros: Sequence[ImpossibleCells] = ()
+    sizes: Sequence[int],
+    observations: Sequence[Observation],
+    steps: int = STEPS,
+    zeros: Sequence[ImpossibleCells] = (),
+    weight: float = PRIOR,
 ) -> tuple[Distribution, float]:
     """Returns the distribution, and the number of records that the tables speak of. The prior: the 1-way marginals'
-    product.
+    product. weight: of the prior, for each record.
     """
     impossible = zero_tables(sizes, zeros)
     cliques = cliques_of(sizes, [*(observation.attributes for observation in observations), *impossible])
@@ -273,7 +277,7 @@ def fit_tables(
             stages = [(loose, steps), (inside, steps // 2)]
         for of_stage, most in stages:
             found = fit(
-                tree, sizes, of_stage, records, steps=most, start=start, prior=known, strength=PRIOR * records,
+                tree, sizes, of_stage, records, steps=most, start=start, prior=known, strength=weight * records,
                 tolerance=TOLERANCE, zeros=there,
             )  # fmt: skip
             start = found.parameters

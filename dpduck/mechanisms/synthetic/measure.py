@@ -22,6 +22,7 @@ from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import Fit, fits_of, planned_by_total
 from dpduck.mechanisms.synthetic.pool import Pool
+from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.planning.plan import noisy_queries
@@ -116,7 +117,9 @@ def _measured(chosen: Fit, zeros: Sequence[ImpossibleCells], noisy: Sequence[tup
         for marginal, answer, variance in zip(plan.workload.marginals, answers, plan.variances, strict=True)
     ]
     kept = kept_zeros(plan.workload.sizes, plan.workload.marginals, zeros, LARGEST_TABLE)
-    return Model(*fit_tables(plan.workload.sizes, observations, zeros=kept))
+    if not chosen.tries:
+        return Model(*fit_tables(plan.workload.sizes, observations, zeros=kept))
+    return Model(*best_fit(plan, observations, zeros=kept))
 
 
 def model_table(proposal: SyntheticProposal, model: Model, tools: Tools) -> ReleasedTable:

@@ -1,0 +1,103 @@
+"""Chooses how much a fit trusts its prior, from the noisy answers alone and free of charge.
+
+Fresh noise z has the law of the noise in the answers y. Then y + z and y - z have errors without correlation, which are
+independent where noise is Gaussian. What a fit of y + z misses of y - z is therefore what it misses of the truth, but
+for a constant (Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled bootstrap
+techniques, 2021). The weight of the prior with the least miss is taken, and the fit of y has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
+from dpduck.mechanisms.synthetic.fit import PRIOR, Observation
+from dpduck.planning.plan import Plan
+from dpduck.planning.recovery.recover import recover
+from dpduck.trusted.noise.law import NoiseKind
+from dpduck.values.arrays import FloatArray
+
+DRAWS = 2
+"""Of fresh noise, over which misses are added up."""
+
+FACTOR, LOWEST, HIGHEST = 4.0, -4, 1
+"""Weights are PRIOR times powers of FACTOR, from LOWEST to HIGHEST."""
+
+FINE = 1 << 10
+"""Fresh noise is rounded to multiples of one over this."""
+
+TRIED = 8
+"""Fits that are made on average, the last one among them."""
+
+Fit = Callable[[Sequence[Observation], float], tuple[Distribution, float]]
+Answers = Sequence[FloatArray]
+
+
+def best_fit(
+    plan: Plan, observations: Sequence[Observation], zeros: Sequence[ImpossibleCells] = ()
+) -> tuple[Distribution, float]:
+    """Returns the fit of a plan's answers by the weight that misses least, and the number of records."""
+
+    def fit(observed: Sequence[Observation], weight: float) -> tuple[Distribution, float]:
+        return fit_tables(plan.workload.sizes, observed, zeros=zeros, weight=weight)
+
+    random = np.random.default_rng()
+    noises = [fresh_noise(plan, random) for _ in range(DRAWS)]
+    return fit(observations, chosen_weight(observations, noises, fit))
+
+
+def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers], fit: Fit) -> float:
+    """Returns the weight of the prior whose fits miss least.
+
+    noises: for each draw, what fresh noise makes of each observation. fit: of observations, by a weight, returns the
+    distribution and its number of records. Neighbours are tried as long as they miss less.
+    """
+    known: dict[int, float] = {}
+
+    def missed(power: int) -> float:
+        if power not in known:
+            known[power] = sum(_missed(observations, noise, fit, weight_of(power)) for noise in noises)
+        return known[power]
+
+    best = 0
+    step = -1 if missed(-1) < missed(0) else 1
+    while LOWEST <= best + step <= HIGHEST and missed(best + step) < missed(best):
+        best += step
+    return weight_of(best)
+
+
+def weight_of(power: int) -> float:
+    """Returns a weight of the prior.
+
+    >>> weight_of(0) == PRIOR
+    True
+    """
+    return PRIOR * FACTOR**power
+
+
+def _missed(observations: Sequence[Observation], noise: Answers, fit: Fit, weight: float) -> float:
+    """Returns the squared distance of the fit of y + z from y - z, by the variance."""
+    pairs = list(zip(observations, noise, strict=True))
+    more = [replace(one, value=one.value + moved, variance=2 * one.variance) for one, moved in pairs]
+    distribution, records = fit(more, weight)
+    margins = distribution.marginals([one.attributes for one in observations])
+    return sum(
+        float(((records * margins[one.attributes] - (one.value - moved)) ** 2).sum()) / one.variance
+        for one, moved in pairs
+    )
+
+
+def fresh_noise(plan: Plan, random: np.random.Generator) -> list[FloatArray]:
+    """Returns what noise alone makes of a plan's answers: drawn by each measurement's law, and recovered like them."""
+    drawn = []
+    for measurement in plan.measurements:
+        scale, shape = float(measurement.parameter), measurement.query.shape
+        noise = (
+            random.laplace(0, scale, shape) if plan.noise is NoiseKind.LAPLACE else random.normal(0, scale**0.5, shape)
+        )
+        drawn.append(np.rint(noise * FINE).astype(np.int64))
+    return [np.asarray(answer, np.float64) / FINE for answer in recover(plan, drawn)]

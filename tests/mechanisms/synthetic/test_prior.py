@@ -1,0 +1,111 @@
+"""The weight of a prior is chosen by fresh noise: where columns depend on each other it is low, else high."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
+from dpduck.mechanisms.synthetic.fit import PRIOR, Observation
+from dpduck.mechanisms.synthetic.prior import FACTOR, HIGHEST, LOWEST, chosen_weight, fresh_noise, weight_of
+from dpduck.planning.choose import plan_workload
+from dpduck.planning.plan import Plan
+from dpduck.planning.recovery.recover import recover
+from dpduck.trusted.noise.law import NoiseKind
+
+SIZES = (8, 6, 5, 4, 3)
+PAIRS = tuple(combinations(range(len(SIZES)), 2))
+
+
+def planned(noise: NoiseKind, amount: Fraction) -> Plan:
+    return plan_workload(MarginalWorkload(SIZES, PAIRS, (1.0,) * len(PAIRS)), noise, amount, 1)[0]
+
+
+def observed(plan: Plan, table: np.ndarray, random: np.random.Generator) -> list[Observation]:
+    """Seeded noise on the exact answers, as the product recovers them."""
+    exact = [
+        one.query.apply(table.sum(axis=tuple(i for i in range(len(SIZES)) if i not in one.query.attributes)))
+        for one in plan.measurements
+    ]
+    noises = [random.laplace(0, float(one.parameter), one.query.shape) for one in plan.measurements]
+    answers = recover(plan, [one + np.rint(noise).astype(np.int64) for one, noise in zip(exact, noises, strict=True)])
+    triples = zip(PAIRS, answers, plan.variances, strict=True)
+    return [Observation(members, np.asarray(answer, np.float64), variance) for members, answer, variance in triples]
+
+
+def independent(random: np.random.Generator) -> np.ndarray:
+    shares = [random.dirichlet(np.full(size, 0.8)) for size in SIZES]
+    return random.multinomial(20_000, reduce(np.multiply.outer, shares).ravel()).reshape(SIZES)
+
+
+def dependent(random: np.random.Generator) -> np.ndarray:
+    """Each column follows one of six kinds of rows."""
+    kinds = [[random.dirichlet(np.full(size, 0.3)) for size in SIZES] for _ in range(6)]
+    shares = sum(reduce(np.multiply.outer, kind) for kind in kinds) / 6
+    return random.multinomial(20_000, shares.ravel()).reshape(SIZES)
+
+
+def variation(table: np.ndarray, distribution: Distribution) -> float:
+    found = distribution.marginals(PAIRS)
+    pairs = [
+        (table.sum(axis=tuple(i for i in range(len(SIZES)) if i not in members)) / table.sum(), found[members])
+        for members in PAIRS
+    ]
+    return float(np.mean([np.abs(one - other).sum() / 2 for one, other in pairs]))
+
+
+def fit(observations: list[Observation], weight: float) -> tuple[Distribution, float]:
+    return fit_tables(SIZES, observations, weight=weight)
+
+
+def test_the_weight_follows_the_data() -> None:
+    """Seeded: four tables that depend on each other get a lower weight and err less, and four others lose little."""
+    plan, gains = planned(NoiseKind.LAPLACE, Fraction(1, 10)), {}
+    for made in (dependent, independent):
+        errors, weights = [], []
+        for seed in range(4):
+            random = np.random.default_rng(seed)
+            table = made(random)
+            observations = observed(plan, table, random)
+            noises = [fresh_noise(plan, random) for _ in range(2)]
+            weights.append(chosen_weight(observations, noises, fit))
+            chosen, fixed = (variation(table, fit(observations, one)[0]) for one in (weights[-1], PRIOR))
+            errors.append(chosen / fixed)
+        gains[made.__name__] = float(np.exp(np.log(errors).mean())), float(np.exp(np.log(weights).mean())) / PRIOR
+    assert gains["dependent"][0] < 0.7 and gains["dependent"][1] < 0.3
+    assert gains["independent"][0] < 1.03 and gains["independent"][1] > 0.5
+
+
+def test_neighbours_are_tried_as_long_as_they_miss_less() -> None:
+    """With misses that are least at a known weight: it is found, and no farther weights are tried than one beyond."""
+    for least in range(LOWEST, HIGHEST + 1):
+        tried: list[int] = []
+
+        def miss(
+            observations: list[Observation], weight: float, least: int = least, tried: list[int] = tried
+        ) -> tuple[Distribution, float]:
+            power = round(np.log(weight / PRIOR) / np.log(FACTOR))
+            tried.append(power)
+            flat = fit_tables((2, 2), [Observation((0, 1), np.full((2, 2), 10.0), 1.0)])[0]
+            return flat, 40.0 + 100.0 * abs(power - least)
+
+        observations = [Observation((0, 1), np.full((2, 2), 10.0), 1.0)]
+        assert chosen_weight(observations, [[np.zeros((2, 2))]], miss) == weight_of(least)
+        assert set(tried) <= set(range(min(least, 0) - 1, max(least, 0) + 2))
+
+
+@pytest.mark.parametrize("noise", [NoiseKind.LAPLACE, NoiseKind.GAUSSIAN])
+def test_fresh_noise_has_the_variance_of_the_answers(noise: NoiseKind) -> None:
+    """Seeded: mean squares of 60 draws over all cells are within a tenth of what the plan says."""
+    plan, random = planned(noise, Fraction(1, 10)), np.random.default_rng(9)
+    draws = [fresh_noise(plan, random) for _ in range(60)]
+    for place, variance in enumerate(plan.variances):
+        found = float(np.mean([draw[place] ** 2 for draw in draws]))
+        assert found == pytest.approx(variance, rel=0.25)
+    summed = sum(float((draw[place] ** 2).mean()) for draw in draws for place in range(len(PAIRS))) / 60
+    assert summed == pytest.approx(sum(plan.variances), rel=0.1)
