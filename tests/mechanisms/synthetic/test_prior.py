@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
@@ -46,7 +47,7 @@ def independent(random: np.random.Generator) -> np.ndarray:
 def dependent(random: np.random.Generator) -> np.ndarray:
     """Each column follows one of six kinds of rows."""
     kinds = [[random.dirichlet(np.full(size, 0.3)) for size in SIZES] for _ in range(6)]
-    shares = sum(reduce(np.multiply.outer, kind) for kind in kinds) / 6
+    shares = np.mean([reduce(np.multiply.outer, kind) for kind in kinds], axis=0)
     return random.multinomial(20_000, shares.ravel()).reshape(SIZES)
 
 
@@ -59,7 +60,7 @@ def variation(table: np.ndarray, distribution: Distribution) -> float:
     return float(np.mean([np.abs(one - other).sum() / 2 for one, other in pairs]))
 
 
-def fit(observations: list[Observation], weight: float) -> tuple[Distribution, float]:
+def fit(observations: Sequence[Observation], weight: float) -> tuple[Distribution, float]:
     return fit_tables(SIZES, observations, weight=weight)
 
 
@@ -87,7 +88,7 @@ def test_neighbours_are_tried_as_long_as_they_miss_less() -> None:
         tried: list[int] = []
 
         def miss(
-            observations: list[Observation], weight: float, least: int = least, tried: list[int] = tried
+            observations: Sequence[Observation], weight: float, least: int = least, tried: list[int] = tried
         ) -> tuple[Distribution, float]:
             power = round(np.log(weight / PRIOR) / np.log(FACTOR))
             tried.append(power)
