@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
+from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, singles
 from dpduck.mechanisms.synthetic.fit import PRIOR, Observation
 from dpduck.mechanisms.synthetic.prior import FACTOR, HIGHEST, LOWEST, chosen_weight, fresh_noise, weight_of
 from dpduck.planning.choose import plan_workload
@@ -110,3 +110,18 @@ def test_fresh_noise_has_the_variance_of_the_answers(noise: NoiseKind) -> None:
         assert found == pytest.approx(variance, rel=0.25)
     summed = sum(float((draw[place] ** 2).mean()) for draw in draws for place in range(len(PAIRS))) / 60
     assert summed == pytest.approx(sum(plan.variances), rel=0.1)
+
+
+def test_drowned_marginals_move_towards_even_ones() -> None:
+    """By the rule of James and Stein: clear ones stay as they are, noise alone ends near even shares."""
+    random = np.random.default_rng(3)
+    clear = [Observation((place,), np.array([900.0, 50.0, 50.0]), 1.0) for place in range(3)]
+    for found in singles((3, 3, 3), clear, 1000.0):
+        np.testing.assert_allclose(found, [0.9, 0.05, 0.05], atol=1e-4)
+    moved = []
+    for _ in range(50):
+        drowned = [Observation((place,), 1000 / 3 + random.normal(0, 300, 3), 300.0**2) for place in range(5)]
+        raw = np.mean([np.abs(one.value / one.value.sum() - 1 / 3).sum() for one in drowned])
+        kept = np.mean([np.abs(found - 1 / 3).sum() for found in singles((3,) * 5, drowned, 1000.0)])
+        moved.append(kept / raw)
+    assert np.mean(moved) < 0.5
