@@ -26,6 +26,7 @@ from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
 from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bounds
 from dpduck.trusted.private.sessions import GateLaw, SessionGate
+from dpduck.trusted.private.unit_cells import UnitCells, drop_unit_cells
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins, counted_over, require_cell_key
@@ -191,6 +192,7 @@ def opened(
             yield door
         finally:
             door.close()
+            drop_unit_cells(place, [ask.scan.job for ask in asks])
 
 
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
@@ -216,6 +218,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
         counts = count(job)
         if isinstance(counts, KeyStream):
             counts.read()
+    drop_unit_cells(cursor, [ask.scan.job for ask in asks])
 
 
 def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
@@ -329,8 +332,12 @@ def counting(
     prepared: the job as it is counted there.
     """
 
+    shared = UnitCells(cursor, bounding_key, workers)
+
     def count(described: object) -> Counts:
         job = prepared(described)
+        if isinstance(job, CountingJob) and shared.serves(job):
+            return shared.counts(job)
         if isinstance(job, CountingJob):
             return count_exactly(cursor, job, bounding_key, workers)
         if isinstance(job, KeyJob):
