@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import duckdb
@@ -71,13 +72,19 @@ class Bill:
 class Door(Hidden):
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
-    count: reads what a job describes; None of it is read before it is asked for.
+    count: reads what a job describes; None of it is read before it is asked for. let_go: ends what it has put beside
+    the tables.
     """
 
-    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry")
+    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_let_go", "_limits", "entry")
 
     def __init__(
-        self, asks: Sequence[Ask[Any]], count: Callable[[object], Counts], entropy: Entropy, entry: int = 0
+        self,
+        asks: Sequence[Ask[Any]],
+        count: Callable[[object], Counts],
+        entropy: Entropy,
+        entry: int = 0,
+        let_go: Callable[[], None] = lambda: None,
     ) -> None:
         self._asks = list(asks)
         self._left = {id(ask): ask.times for ask in asks}
@@ -85,6 +92,7 @@ class Door(Hidden):
         self._count = count
         self._counts: dict[int, Exact] = {}
         self._entropy = entropy
+        self._let_go = let_go
         self.entry = entry
 
     def count(self) -> None:
@@ -132,6 +140,7 @@ class Door(Hidden):
         self._left.clear()
         self._limits.clear()
         self._counts.clear()
+        self._let_go()
 
     def _use(self, ask: Ask[Any]) -> None:
         if self._left.get(id(ask), 0) < 1:
@@ -187,12 +196,12 @@ def opened(
             steps(PAID)
             ledger.begin_again(paid)
             entry = paid
-        door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry)
+        drop = partial(drop_unit_cells, place, [ask.scan.job for ask in asks])
+        door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry, drop)
         try:
             yield door
         finally:
             door.close()
-            drop_unit_cells(place, [ask.scan.job for ask in asks])
 
 
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
