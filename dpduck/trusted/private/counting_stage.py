@@ -99,14 +99,11 @@ def stage_sql(
     last, or without a unit that of its rows.
     """
     selecting = groups is not None and codes is None
-    by_group = any(aggregate.per_group for aggregate in aggregates)
-    weighed = any(aggregate.norm for aggregate in aggregates)
-    if weighed and (max_rows is None or not all(aggregate.norm for aggregate in aggregates)):
-        raise InternalError("weights of some counts, or of rows")
+    by_group, weighed = any(one.per_group for one in aggregates), any(one.norm for one in aggregates)
     if together and not weighed and levels is None:
         raise InternalError("cells together of no norm")
-    if weighed and groups is not None and (crowds is not None or not selecting):
-        raise InternalError("units of groups that are not all told apart")
+    if weighed:
+        _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
     kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
@@ -124,12 +121,19 @@ def stage_sql(
         if weighed and known is None and not selecting and light_rows(aggregates) > 0:
             return _counted_first_sql(checked, list(cells), aggregates, used, max_rows, together)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
-    if weighed or levels is not None:
-        kind = type_for(aggregates, max_rows or 1)
-        return _weighed_sql(checked, list(cells), aggregates, levels, kind, together=together, units=selecting)
-    several = max_rows not in (None, 1) and not by_group  # rows of one unit; by group a unit is one by then
+    if (weighed or levels is not None) and max_rows is not None:
+        return _weighed_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
+    several = max_rows not in (None, 1) and not by_group  # by group, a unit's rows are one by then
     counted = "" if not selecting else f"count(DISTINCT {UNIT})" if several else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
+
+
+def _require_weights(aggregates: Sequence[Contribution], max_rows: int | None, apart: bool) -> None:
+    """Refuses weights of some aggregates, of rows that are units, and of groups that are not all told apart."""
+    if max_rows is None or not all(aggregate.norm for aggregate in aggregates):
+        raise InternalError("weights of some counts, or of rows")
+    if not apart:
+        raise InternalError("units of groups that are not all told apart")
 
 
 def cut_sql(
@@ -278,14 +282,15 @@ def _weighed_sql(
     cells: Sequence[str],
     aggregates: Sequence[Contribution],
     levels: tuple[int, int] | None,
-    kind: str,
+    max_rows: int,
     *,
     together: bool,
     units: bool,
 ) -> str:
     """Returns one row per occupied cell, of units that are weighed, or one per level (weighing). rows_sql: of kept
-    rows. kind: as of weighing.type_for. units: whether the number of each cell's units comes last.
+    rows, max_rows of a unit. units: whether the number of each cell's units comes last.
     """
+    kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
     if together and not any(one.per_group for one in aggregates):
         cells = ()  # a unit's sums over all cells are those of its rows

@@ -84,7 +84,7 @@ class Door(Hidden):
         count: Callable[[object], Counts],
         entropy: Entropy,
         entry: int = 0,
-        let_go: Callable[[], None] = lambda: None,
+        let_go: Callable[[], None] | None = None,
     ) -> None:
         self._asks = list(asks)
         self._left = {id(ask): ask.times for ask in asks}
@@ -140,7 +140,8 @@ class Door(Hidden):
         self._left.clear()
         self._limits.clear()
         self._counts.clear()
-        self._let_go()
+        if self._let_go is not None:
+            self._let_go()
 
     def _use(self, ask: Ask[Any]) -> None:
         if self._left.get(id(ask), 0) < 1:
@@ -182,9 +183,12 @@ def opened(
         reader.begin(cursor)
         unchanged(cursor)
         place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
+        drop: Callable[[], None] | None = None
         for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
             if isinstance(job, CountingJob) and job.cell_key:
                 require_cell_key(cursor, job, twins)
+            if isinstance(job, CountingJob) and job.beside:
+                drop = partial(drop_unit_cells, place)
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
         if paid is None:
             steps("before the charge")
@@ -196,7 +200,6 @@ def opened(
             steps(PAID)
             ledger.begin_again(paid)
             entry = paid
-        drop = partial(drop_unit_cells, place, [ask.scan.job for ask in asks])
         door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry, drop)
         try:
             yield door
@@ -223,11 +226,14 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
     cursor: of a database that holds nothing else.
     """
     count = counting(cursor, bytes(32), workers)
+    shared = False
     for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+        shared = shared or (isinstance(job, CountingJob) and bool(job.beside))
         counts = count(job)
         if isinstance(counts, KeyStream):
             counts.read()
-    drop_unit_cells(cursor, [ask.scan.job for ask in asks])
+    if shared:
+        drop_unit_cells(cursor)
 
 
 def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
@@ -341,12 +347,15 @@ def counting(
     prepared: the job as it is counted there.
     """
 
-    shared = UnitCells(cursor, bounding_key, workers)
+    shared: UnitCells | None = None
 
     def count(described: object) -> Counts:
+        nonlocal shared
         job = prepared(described)
-        if isinstance(job, CountingJob) and shared.serves(job):
-            return shared.counts(job)
+        if isinstance(job, CountingJob) and job.beside:
+            shared = shared or UnitCells(cursor, bounding_key, workers)
+            if shared.serves(job):
+                return shared.counts(job)
         if isinstance(job, CountingJob):
             return count_exactly(cursor, job, bounding_key, workers)
         if isinstance(job, KeyJob):

@@ -149,11 +149,10 @@ class UnitCells:
         return found
 
 
-def drop_unit_cells(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object]) -> None:
-    """Drops the tables of these jobs. Where a count has failed, they end with its transaction."""
-    if any(isinstance(job, CountingJob) and job.beside for job in jobs):
-        for table in (CELLS, SUMS):
-            reader.drop(cursor, table)
+def drop_unit_cells(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Drops the tables of a cursor. Where a count has failed, they end with its transaction."""
+    for table in (CELLS, SUMS):
+        reader.drop(cursor, table)
 
 
 def is_shared(job: CountingJob) -> bool:

@@ -181,7 +181,7 @@ def test_tables_are_dropped(connection: duckdb.DuckDBPyConnection) -> None:
             if fails:
                 with pytest.raises(InternalError, match=reader.FAILED):
                     reader.columns(cursor, f"SELECT error('x') FROM {CELLS}, {SUMS}", {})
-            drop_unit_cells(cursor, [job])
+            drop_unit_cells(cursor)
             if fails:
                 cursor.execute("ROLLBACK")
             assert cursor.execute(listed).fetchall() == [(0,)]
