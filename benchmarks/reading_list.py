@@ -15,8 +15,8 @@ CLAIM = {
         "trusted/private/answers trusted/noise/draw trusted/rows/reader mechanisms/release"
     ),
     "integers to counts": (
-        "trusted/private/counting_stage trusted/private/weighing trusted/private/contributions "
-        "trusted/private/contribution_sql trusted/private/jobs trusted/private/counting "
+        "trusted/private/counting_stage trusted/private/weighing trusted/private/unit_cells "
+        "trusted/private/contributions trusted/private/contribution_sql trusted/private/jobs trusted/private/counting "
         "trusted/private/key_counts trusted/private/hidden trusted/rows/crowds"
     ),
     "rows to integers, whatever one row does": (

@@ -60,6 +60,7 @@ TINY = {
     "speed.first_answer": Tiny(1, ("300",), says="300 rows of 25 columns", long=True),
     "speed.flight_sql": Tiny(1, (), {"ROWS": 1000, "READS": 1}, ("adbc_driver_flightsql", "adbc_driver_manager")),
     "speed.known": Tiny(3, (), {"COLUMNS": 3, "VALUES": 9, "ROUNDS": 1}),
+    "speed.norms": Tiny(6, ("4000",), {"ROUNDS": 1}),
     "speed.prepared": Tiny(5, ("2000",), {"ROUNDS": 1, "SIZES": (2,) * 8, "CASES": {
         "one": prepared.grouped(("s0",), 1.0), "two": prepared.grouped(("s1", "s2"), 1.0, "crowds")}, "PEAKS": {}}),
     "speed.server_load": Tiny(6, ("--seconds", "1", "--clients", "2"), {"VISITS": 1000, "BIG": 1000, "SEEN": 5,

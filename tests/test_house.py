@@ -18,7 +18,7 @@ LARGEST_FOLDER = 24
 REASONS: dict[str, str] = {}
 """Why a file of more than 900 lines is one subject, for each such file."""
 CEILINGS = {
-    "functions of a plain count": 640,
+    "functions of a plain count": 642,
     "modules of a plain count": 99,
     "functions of a stored answer": 89,
     "modules of a stored answer": 19,

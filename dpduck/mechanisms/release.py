@@ -212,6 +212,7 @@ class Releaser:
             door.count()
             self._steps("after the count")
             made = planned.produce(door)
+            door.close()  # no exact count is left anywhere when an answer is stored
             self._steps("after the noise")
             release = replace(release, rows=made.rows.num_rows, strategy=made.strategy or release.strategy)
             if made.laws is not None:

@@ -55,6 +55,7 @@ def center_search(measure: Measure, job: CountingJob, price: Fraction) -> Center
         attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
         aggregates=(Contribution(""),),
         cell_key=(),  # of the cells of other keys
+        beside=(),
     )
     (choice,) = bucket_choices(Fraction(1, 2), buckets.count, NoiseKind.GAUSSIAN, price, 1, 1, WITHOUT_ENDS)
     query = Quantiles(KroneckerQuery((), ()), choice.buckets, choice.below, choice.above, choice.rate, choice.nothing)

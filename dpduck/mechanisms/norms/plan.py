@@ -153,7 +153,7 @@ def propose_norms(request: Request) -> NormProposal:
     shape = at_norms(request)
     (scan,) = scans_of(shape)
     bare = [replace(contribution_of(one.measure), norm=0) for one in shape.measures]
-    job, amount = replace(scan.job, aggregates=tuple(bare)), amount_of(request)
+    job, amount = replace(scan.job, aggregates=tuple(bare), beside=tuple(bare)), amount_of(request)
     treatment, every, averaged = request.question.treatment, range(len(shape.measures)), averaged_measures(shape)
     rest = sum((one.measure.share for one in shape.measures), Fraction(0)) * amount
     prices = [

@@ -21,7 +21,7 @@ from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, Scan, Table
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
-from dpduck.trusted.private.contributions import FULL
+from dpduck.trusted.private.contributions import FULL, Contribution
 from dpduck.trusted.private.door import Door
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -34,7 +34,9 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
     """Returns the norms that were found, and the tables at them."""
     centers = {one.operand: center_found(one, door) for one in proposal.centers}
     about = at_norms(proposal.request, centers=centers)
-    searches = [_about(search, one.measure) for search, one in zip(proposal.searches, about.measures, strict=False)]
+    beside = tuple(replace(contribution_of(one.measure), norm=0) for one in about.measures)
+    measured = zip(proposal.searches, about.measures, strict=False)
+    searches = [_about(search, one.measure, beside) for search, one in measured]
     plan = at_norms(proposal.request, tuple(1 << found_level(search, door) for search in searches), centers)
     job = replace(proposal.job, aggregates=tuple(contribution_of(one.measure) for one in plan.measures))
     tables = []
@@ -49,10 +51,11 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
     return Found(plan, tuple(one.measure.squared_norm for one in plan.measures), tuple(tables), totals, sums)
 
 
-def _about(search: Search, measure: Measure) -> Search:
-    """Returns a search about the centre that was found."""
+def _about(search: Search, measure: Measure, beside: tuple[Contribution, ...]) -> Search:
+    """Returns a search about the centre that was found. beside: all measures about their centres."""
     (aggregate,) = search.job.aggregates
-    return replace(search, job=replace(search.job, aggregates=(replace(aggregate, centre=measure.centre),)))
+    about = replace(aggregate, centre=measure.centre)
+    return replace(search, job=replace(search.job, aggregates=(about,), beside=beside))
 
 
 def _total(asked: TotalAsks, door: Door) -> NoisySum:

@@ -98,8 +98,8 @@ def steps(aggregate: Contribution, value: str) -> str:
     )
 
 
-def by_unit(aggregates: Sequence[Contribution]) -> list[str]:
-    """Writes the sums for each unit in each cell."""
+def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[str]:
+    """Writes the sums for each unit in each cell. kind: a type that holds each sum."""
     columns = []
     for number, aggregate in enumerate(aggregates):
         if aggregate.per_group:
@@ -109,7 +109,7 @@ def by_unit(aggregates: Sequence[Contribution]) -> list[str]:
         if aggregate.form != "count":
             columns += [
                 f"count({value(number)}) AS dpduck_valued_{number}",
-                f"sum({value(number)}) AS dpduck_sum_{number}",
+                f"CAST(sum({value(number)}) AS {kind}) AS dpduck_sum_{number}",
             ]
         if aggregate.degree == 2:
             columns.append(f"sum({_square(number)}) AS dpduck_squares_{number}")

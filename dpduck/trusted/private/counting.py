@@ -72,11 +72,22 @@ def count_exactly(
     """
     job, totals = pregrouped(job)
     reading = read_job(job)
-    parameters: dict[str, object] = dict(reading.parameters)
     again = {KEY: key_integer(bounding_key)} if 0 < job.groups < job.max_rows else {}
-    if job.unit_sql is not None and job.prepared is None:
+    parameters = rows_parameters(reading, bounding_key)
+    return counts_of(reading, _answer(cursor, reading, totals, parameters, workers, again))
+
+
+def rows_parameters(reading: Reading, bounding_key: bytes) -> dict[str, object]:
+    """Returns the parameters of a job's rows: labels, edges, and the key of a unit's order."""
+    parameters: dict[str, object] = dict(reading.parameters)
+    if reading.job.unit_sql is not None and reading.job.prepared is None:
         parameters[KEY] = key_integer(bounding_key)
-    columns = _answer(cursor, reading, totals, parameters, workers, again)
+    return parameters
+
+
+def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
+    """Returns exact counts from the columns of a job's stage."""
+    job = reading.job
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
         return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)

@@ -44,6 +44,7 @@ from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
 from dpduck.trusted.private.contributions import (
     KEY,
+    OF_UNIT,
     ORDER,
     UNIT,
     UNIT_HASH,
@@ -52,7 +53,14 @@ from dpduck.trusted.private.contributions import (
     Known,
     bounded_rows_sql,
 )
-from dpduck.trusted.private.weighing import levels_sql, together_sql, unit_columns, weighed_sql
+from dpduck.trusted.private.weighing import (
+    levels_sql,
+    light_rows,
+    together_sql,
+    type_for,
+    unit_columns,
+    weighed_sql,
+)
 from dpduck.trusted.rows.orders import CROWDED
 from dpduck.values.errors import InternalError
 
@@ -91,14 +99,11 @@ def stage_sql(
     last, or without a unit that of its rows.
     """
     selecting = groups is not None and codes is None
-    by_group = any(aggregate.per_group for aggregate in aggregates)
-    weighed = any(aggregate.norm for aggregate in aggregates)
-    if weighed and (max_rows is None or not all(aggregate.norm for aggregate in aggregates)):
-        raise InternalError("weights of some counts, or of rows")
+    by_group, weighed = any(one.per_group for one in aggregates), any(one.norm for one in aggregates)
     if together and not weighed and levels is None:
         raise InternalError("cells together of no norm")
-    if weighed and groups is not None and (crowds is not None or not selecting):
-        raise InternalError("units of groups that are not all told apart")
+    if weighed:
+        _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
     kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
     bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
     checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
@@ -113,12 +118,22 @@ def stage_sql(
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
+        if weighed and known is None and not selecting and light_rows(aggregates) > 0:
+            return _counted_first_sql(checked, list(cells), aggregates, used, max_rows, together)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
-    if weighed or levels is not None:
-        return _weighed_sql(checked, list(cells), aggregates, levels, together=together, units=selecting)
-    several = max_rows not in (None, 1) and not by_group  # rows of one unit; by group a unit is one by then
+    if (weighed or levels is not None) and max_rows is not None:
+        return _weighed_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
+    several = max_rows not in (None, 1) and not by_group  # by group, a unit's rows are one by then
     counted = "" if not selecting else f"count(DISTINCT {UNIT})" if several else "count(*)"
     return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
+
+
+def _require_weights(aggregates: Sequence[Contribution], max_rows: int | None, apart: bool) -> None:
+    """Refuses weights of some aggregates, of rows that are units, and of groups that are not all told apart."""
+    if max_rows is None or not all(aggregate.norm for aggregate in aggregates):
+        raise InternalError("weights of some counts, or of rows")
+    if not apart:
+        raise InternalError("units of groups that are not all told apart")
 
 
 def cut_sql(
@@ -212,13 +227,54 @@ def _told_apart_sql(
     others = f"SELECT * FROM ({rows_sql})"
     if crowds.table:
         others += f" ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
+    return _light_apart_sql(others, crowded, cells, aggregates, max_rows, together)
+
+
+def _counted_first_sql(
+    rows_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    used: Sequence[str],
+    max_rows: int,
+    together: bool,
+) -> str:
+    """Returns one row per occupied cell, where each unit's rows are counted to tell who may have to be weighed.
+
+    rows_sql: that were checked. All others are added up as they are, as in _told_apart_sql.
+    """
+    few = min(light_rows(aggregates), max_rows)
+    many = f"SELECT {UNIT}, count(*) AS {OF_UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(few)}"
+    first = (
+        f"dpduck_rows AS MATERIALIZED ({rows_sql}), dpduck_heavy AS MATERIALIZED ({many}), "
+        f"dpduck_heavy_rows AS MATERIALIZED (SELECT * FROM dpduck_rows JOIN dpduck_heavy USING ({UNIT})), "
+    )
+    counted = Known(once=False, placed=False)
+    heavy = bounded_rows_sql("SELECT * FROM dpduck_heavy_rows", [*cells, *used, UNIT], max_rows, counted)
+    others = f"SELECT * FROM dpduck_rows ANTI JOIN dpduck_heavy USING ({UNIT})"
+    return _light_apart_sql(others, heavy, cells, aggregates, max_rows, together, first)
+
+
+def _light_apart_sql(
+    others: str,
+    heavy: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    max_rows: int,
+    together: bool,
+    first: str = "",
+) -> str:
+    """Returns one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of all others.
+    first: tables of WITH that both read.
+    """
+    kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates))
     cells = () if together else cells  # no bound is by group: a unit's sums over all cells are those of its rows
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     light = f"SELECT {', '.join([*cells, *columns])} FROM ({others}){grouping}"
-    units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({crowded}) GROUP BY {', '.join([*cells, UNIT])}"
+    columns = unit_columns(aggregates, by_unit(aggregates, kind))
+    units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({heavy}) GROUP BY {', '.join([*cells, UNIT])}"
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
-    return weighed_sql(units, cells, aggregates, totals, light)
+    return weighed_sql(units, cells, aggregates, totals, light, kind, first)
 
 
 def _weighed_sql(
@@ -226,23 +282,42 @@ def _weighed_sql(
     cells: Sequence[str],
     aggregates: Sequence[Contribution],
     levels: tuple[int, int] | None,
+    max_rows: int,
     *,
     together: bool,
     units: bool,
 ) -> str:
     """Returns one row per occupied cell, of units that are weighed, or one per level (weighing). rows_sql: of kept
-    rows. units: whether the number of each cell's units comes last.
+    rows, max_rows of a unit. units: whether the number of each cell's units comes last.
     """
-    columns = unit_columns(aggregates, by_unit(aggregates))
+    kind = type_for(aggregates, max_rows)
+    columns = unit_columns(aggregates, by_unit(aggregates, kind))
     if together and not any(one.per_group for one in aggregates):
         cells = ()  # a unit's sums over all cells are those of its rows
     of_units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
     if together:
-        of_units, cells = together_sql(of_units, aggregates), ()
+        of_units, cells = together_sql(of_units, aggregates, kind), ()
     if levels is not None:
-        return levels_sql(of_units, aggregates[0], *levels)
+        return levels_sql(of_units, aggregates[0], *levels, kind)
     totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
-    return weighed_sql(of_units, cells, aggregates, [*totals, *([f"count(*) AS {UNITS}"] if units else [])])
+    counted = [f"count(*) AS {UNITS}"] if units else []
+    return weighed_sql(of_units, cells, aggregates, [*totals, *counted], kind=kind)
+
+
+def unit_cells_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    max_rows: int,
+    known: Known | None = None,
+) -> str:
+    """Returns what each unit adds to each cell, with the columns of weighing.unit_columns, as of stage_sql."""
+    bounded = [UNIT, ORDER, *([] if known is None else known.columns)]
+    checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
+    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    kept = bounded_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
+    columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))
+    return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({kept}) GROUP BY {', '.join([*cells, UNIT])}"
 
 
 def _is_presence(aggregate: Contribution) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import duckdb
@@ -26,6 +27,7 @@ from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
 from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bounds
 from dpduck.trusted.private.sessions import GateLaw, SessionGate
+from dpduck.trusted.private.unit_cells import UnitCells, drop_unit_cells
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins, counted_over, require_cell_key
@@ -70,13 +72,19 @@ class Bill:
 class Door(Hidden):
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
-    count: reads what a job describes; None of it is read before it is asked for.
+    count: reads what a job describes; None of it is read before it is asked for. let_go: ends what it has put beside
+    the tables.
     """
 
-    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_limits", "entry")
+    __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_let_go", "_limits", "entry")
 
     def __init__(
-        self, asks: Sequence[Ask[Any]], count: Callable[[object], Counts], entropy: Entropy, entry: int = 0
+        self,
+        asks: Sequence[Ask[Any]],
+        count: Callable[[object], Counts],
+        entropy: Entropy,
+        entry: int = 0,
+        let_go: Callable[[], None] | None = None,
     ) -> None:
         self._asks = list(asks)
         self._left = {id(ask): ask.times for ask in asks}
@@ -84,6 +92,7 @@ class Door(Hidden):
         self._count = count
         self._counts: dict[int, Exact] = {}
         self._entropy = entropy
+        self._let_go = let_go
         self.entry = entry
 
     def count(self) -> None:
@@ -131,6 +140,8 @@ class Door(Hidden):
         self._left.clear()
         self._limits.clear()
         self._counts.clear()
+        if self._let_go is not None:
+            self._let_go()
 
     def _use(self, ask: Ask[Any]) -> None:
         if self._left.get(id(ask), 0) < 1:
@@ -172,9 +183,12 @@ def opened(
         reader.begin(cursor)
         unchanged(cursor)
         place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
+        drop: Callable[[], None] | None = None
         for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
             if isinstance(job, CountingJob) and job.cell_key:
                 require_cell_key(cursor, job, twins)
+            if isinstance(job, CountingJob) and job.beside:
+                drop = partial(drop_unit_cells, place)
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
         if paid is None:
             steps("before the charge")
@@ -186,7 +200,7 @@ def opened(
             steps(PAID)
             ledger.begin_again(paid)
             entry = paid
-        door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry)
+        door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry, drop)
         try:
             yield door
         finally:
@@ -212,10 +226,14 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
     cursor: of a database that holds nothing else.
     """
     count = counting(cursor, bytes(32), workers)
+    shared = False
     for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
+        shared = shared or (isinstance(job, CountingJob) and bool(job.beside))
         counts = count(job)
         if isinstance(counts, KeyStream):
             counts.read()
+    if shared:
+        drop_unit_cells(cursor)
 
 
 def charged(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
@@ -329,8 +347,15 @@ def counting(
     prepared: the job as it is counted there.
     """
 
+    shared: UnitCells | None = None
+
     def count(described: object) -> Counts:
+        nonlocal shared
         job = prepared(described)
+        if isinstance(job, CountingJob) and job.beside:
+            shared = shared or UnitCells(cursor, bounding_key, workers)
+            if shared.serves(job):
+                return shared.counts(job)
         if isinstance(job, CountingJob):
             return count_exactly(cursor, job, bounding_key, workers)
         if isinstance(job, KeyJob):

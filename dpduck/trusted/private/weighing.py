@@ -22,9 +22,12 @@ so large that w is 0, as it would without the cut. So s stays below 2^63 for eac
 Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
 the root of F^2 N to this sum.
 
+Of a unit that adds at most B in L1 no square and no product here is beyond 2^62 where B is at most `NARROW`: the sum of
+squares is at most B^2, and w^2 s is about F^2 N at most, or s where w is 1. Then BIGINT holds all that HUGEINT would.
+
 Units with few rows are counted whole without a look at their cells. A unit with n rows adds at most n times the bound
 of a row in L1, which is no less than |y|. So it has the weight F where (n bound)^2 <= N. Where the units with more rows
-are known (Crowds), the rows of all others are added up as they are, times F.
+are known (Crowds), or rows are counted by unit first, the rows of all others are added up as they are, times F.
 """
 
 from __future__ import annotations
@@ -37,6 +40,19 @@ from dpduck.trusted.private.contributions import FULL, UNIT, Contribution
 
 BITS = 40
 """Of a norm after the shift: enough that rounding changes no weight by much."""
+
+NARROW = 1 << 28
+"""What a unit adds in all has room for its square times squares of small numbers in BIGINT, which is twice as fast."""
+
+
+def most_added(aggregates: Sequence[Contribution], max_rows: int) -> int:
+    """Bounds what so many rows add to any sum here: values, their steps, or themselves."""
+    return max_rows * max((max(one.bound, one.steps) for one in aggregates), default=1)
+
+
+def type_for(aggregates: Sequence[Contribution], max_rows: int) -> str:
+    """Returns the type that holds all whole numbers of a unit with so many rows."""
+    return "BIGINT" if most_added(aggregates, max_rows) <= NARROW else "HUGEINT"
 
 
 def shift(norm: int) -> int:
@@ -65,34 +81,56 @@ def light_rows(aggregates: Sequence[Contribution]) -> int:
 
 
 def weighed_sql(
-    units_sql: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str], light_sql: str = ""
+    units_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    totals: Sequence[str],
+    light_sql: str = "",
+    kind: str = "HUGEINT",
+    first: str = "",
 ) -> str:
     """Returns sums by cell, of units that are weighed.
 
     units_sql: a row for each unit and cell, with the columns of `unit_columns`. totals: of by_weighed_cell, over those
-    columns times weights. light_sql: the same columns of units that are counted whole, by cell.
+    columns times weights. light_sql: the same columns of units that are counted whole, by cell. kind: as of type_for.
+    first: tables of WITH that are read here.
     """
-    numbered = list(enumerate(aggregates))
-    squares = ", ".join(f"sum({_square(one, number)}) AS {_sum(number)}" for number, one in numbered)
-    roots = ", ".join(f"{_sum(number)}, {_root(one, number)} AS {_weight(number)}" for number, one in numbered)
-    weights = ", ".join(f"{_shared(aggregates, number)} AS {_weight(number)}" for number, _ in numbered)
-    counted = _counted(aggregates)
-    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in counted)]
-    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
-    weighed = f"SELECT {', '.join(columns)} FROM dpduck_cells JOIN dpduck_weights USING ({UNIT})"
+    squares = (f"sum({_square(one, place, kind)})" for place, one in enumerate(aggregates))
+    listed = ", ".join(f"CAST({one} AS {kind}) AS {squares_of(place)}" for place, one in enumerate(squares))
+    by_unit = f"SELECT {UNIT}, {listed} FROM dpduck_cells GROUP BY {UNIT}"
+    light = ""
     if light_sql:
-        whole = [*cells, *(f"CAST({name} AS HUGEINT) * {FULL} AS {name}" for _, name in counted)]
-        weighed += f" UNION ALL SELECT {', '.join(whole)} FROM ({light_sql})"
+        whole = [*cells, *(f"CAST({name} AS HUGEINT) * {FULL} AS {name}" for _, name in _counted(aggregates))]
+        light = f" UNION ALL SELECT {', '.join(whole)} FROM ({light_sql})"
+    weights = f"dpduck_weights AS ({weights_sql(by_unit, aggregates, [UNIT], kind)})"
+    rows = f"dpduck_cells JOIN dpduck_weights USING ({UNIT})"
     return (
-        f"WITH dpduck_cells AS MATERIALIZED ({units_sql}), dpduck_weights AS (SELECT {UNIT}, {weights} FROM "
-        f"(SELECT {UNIT}, {roots} FROM (SELECT {UNIT}, {squares} FROM dpduck_cells GROUP BY {UNIT}))) "
-        f"SELECT {', '.join([*cells, *totals])} FROM ({weighed}){grouping}"
+        f"WITH {first}dpduck_cells AS MATERIALIZED ({units_sql}), {weights} "
+        f"{added_by_weight_sql(rows, cells, aggregates, totals, light)}"
     )
 
 
-def together_sql(units_sql: str, aggregates: Sequence[Contribution]) -> str:
+def weights_sql(squares_sql: str, aggregates: Sequence[Contribution], kept: Sequence[str], kind: str) -> str:
+    """Returns the weights of each unit. squares_sql: a row for each unit, with sums of squares, and what is kept."""
+    numbers = range(len(aggregates))
+    roots = [f"{squares_of(place)}, {_root(aggregates[place], place, kind)} AS {_weight(place)}" for place in numbers]
+    weights = [f"{_shared(aggregates, place)} AS {_weight(place)}" for place in numbers]
+    inner = f"SELECT {', '.join([*kept, *roots])} FROM ({squares_sql})"
+    return f"SELECT {', '.join([*kept, *weights])} FROM ({inner})"
+
+
+def added_by_weight_sql(
+    rows: str, cells: Sequence[str], aggregates: Sequence[Contribution], totals: Sequence[str], more: str = ""
+) -> str:
+    """Returns sums by cell. rows: what follows FROM, columns of units with their weights. more: other rows."""
+    columns = [*cells, *(f"{name} * {_weight(number)} AS {name}" for number, name in _counted(aggregates))]
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    return f"SELECT {', '.join([*cells, *totals])} FROM (SELECT {', '.join(columns)} FROM {rows}{more}){grouping}"
+
+
+def together_sql(units_sql: str, aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> str:
     """Returns the columns of each unit over all of its cells together. units_sql: as of weighed_sql."""
-    summed = ", ".join(f"sum({name}) AS {name}" for _, name in _counted(aggregates))
+    summed = ", ".join(f"CAST(sum({name}) AS {kind}) AS {name}" for _, name in _counted(aggregates))
     return f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
 
 
@@ -101,26 +139,36 @@ LONGEST, MOST_ADDED, MOST_SQUARES = 1 << 46, 1 << 60, 1 << 112
 2^120, however many cells there are."""
 
 
-def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int) -> str:
+def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int, kind: str = "HUGEINT") -> str:
     """Returns how much units count for, by level (jobs.CountingJob.levels). units_sql: as of weighed_sql.
 
     A unit with rows in many cells has a small norm beside its rows. It counts for the rows that it would lose.
     """
-    added = f"least({_added(aggregate, 0)}, {LONGEST})"
-    summed = (
-        f"least(sum({added} * {added}), {MOST_SQUARES}) AS {_sum(0)}, least(sum({added}), {MOST_ADDED}) AS dpduck_all"
-    )
-    squares = f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}"
-    above = " + ".join(f"CAST({_sum(0)} > {1 << power} AS BIGINT)" for power in range(levels))
+    added = added_sql(aggregate, 0, kind)
+    if kind != "BIGINT":
+        added = f"least({added}, {LONGEST})"
+    squares, everything = f"least(sum({added} * {added}), {MOST_SQUARES})", f"least(sum({added}), {MOST_ADDED})"
+    summed = f"CAST({squares} AS {kind}) AS {squares_of(0)}, CAST({everything} AS {kind}) AS {ALL}"
+    return level_counts_sql(f"SELECT {UNIT}, {summed} FROM ({units_sql}) GROUP BY {UNIT}", levels, spread)
+
+
+ALL = "dpduck_all"
+"""What a unit adds to all cells, each number without its sign."""
+
+
+def level_counts_sql(squares_sql: str, levels: int, spread: int) -> str:
+    """Returns how much units count for, by level. squares_sql: each unit's sum of squares, and ALL of it."""
+    above = " + ".join(f"CAST({squares_of(0)} > {1 << power} AS BIGINT)" for power in range(levels))
     times = " + ".join(
-        ["1", *(f"CAST(dpduck_all * dpduck_all >= {k * k} * {_sum(0)} AS BIGINT)" for k in range(2, spread + 1))]
+        ["1", *(f"CAST({ALL} * {ALL} >= {k * k} * {squares_of(0)} AS BIGINT)" for k in range(2, spread + 1))]
     )
-    leveled = f"SELECT {above} AS dpduck_level, {times} AS dpduck_times FROM ({squares})"
+    leveled = f"SELECT {above} AS dpduck_level, {times} AS dpduck_times FROM ({squares_sql})"
     counted = "CAST(sum(dpduck_times) AS BIGINT) AS dpduck_units"
     return f"SELECT dpduck_level, {counted} FROM ({leveled}) GROUP BY dpduck_level"
 
 
-def _sum(number: int) -> str:
+def squares_of(number: int) -> str:
+    """Returns the column of a unit's sum of squares."""
     return f"dpduck_squares_{number}"
 
 
@@ -155,33 +203,35 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
     return columns
 
 
-def _added(aggregate: Contribution, number: int) -> str:
-    """Returns SQL of the distance of a unit's integer in a cell from 0."""
+def added_sql(aggregate: Contribution, number: int, kind: str) -> str:
+    """Returns SQL of the distance of a unit's integer from 0, in a cell or in all of them."""
     if aggregate.form == "count":
-        return f"CAST(dpduck_rows_{number} AS HUGEINT)"
+        return f"CAST(dpduck_rows_{number} AS {kind})"
     if aggregate.form == "valued":
-        return f"CAST(dpduck_valued_{number} AS HUGEINT)"
+        return f"CAST(dpduck_valued_{number} AS {kind})"
     low, step = int((aggregate.low - aggregate.centre) / aggregate.unit), int(aggregate.step / aggregate.unit)
     return (
-        f"abs(CAST(dpduck_valued_{number} AS HUGEINT) * {low} "
-        f"+ CAST(ifnull(dpduck_sum_{number}, 0) AS HUGEINT) * {step})"
+        f"abs(CAST(dpduck_valued_{number} AS {kind}) * {low} + CAST(ifnull(dpduck_sum_{number}, 0) AS {kind}) * {step})"
     )
 
 
-def _square(aggregate: Contribution, number: int) -> str:
-    """Returns SQL of the square of a unit's integer in a cell, rounded up in units of 2^g."""
-    added, places = _added(aggregate, number), shift(aggregate.norm)
+def _square(aggregate: Contribution, number: int, kind: str) -> str:
+    """Returns SQL of the square of a unit's integer in a cell, rounded up in units of 2^g.
+
+    In BIGINT none is so large that it has to be cut: a weight is 0 either way where it would be.
+    """
+    added, places = added_sql(aggregate, number, kind), shift(aggregate.norm)
     if places:
         added = f"({added} + {(1 << places) - 1}) // {1 << places}"
-    cut = f"least({added}, {ceiling(aggregate.norm)})"
+    cut = added if kind == "BIGINT" else f"least({added}, {ceiling(aggregate.norm)})"
     return f"{cut} * {cut}"
 
 
-def _root(aggregate: Contribution, number: int) -> str:
+def _root(aggregate: Contribution, number: int, kind: str) -> str:
     """Returns the weight up to the rounding of doubles. Nothing here raises: the root is of a finite number."""
-    squares = f"CAST(greatest({_sum(number)}, 1) AS DOUBLE)"
+    squares = f"CAST(greatest({squares_of(number)}, 1) AS DOUBLE)"
     root = f"floor({FULL} * sqrt(CAST({_short(aggregate.norm)} AS DOUBLE) / {squares}))"
-    return f"CAST(least({FULL}, {root}) AS HUGEINT)"
+    return f"CAST(least({FULL}, {root}) AS {kind})"
 
 
 def _shared(aggregates: Sequence[Contribution], number: int) -> str:
@@ -195,4 +245,4 @@ def _shared(aggregates: Sequence[Contribution], number: int) -> str:
 def _corrected(aggregate: Contribution, number: int) -> str:
     """Returns the weight, one less where a root in doubles was too large."""
     weight, most = _weight(number), FULL * FULL * _short(aggregate.norm)
-    return f"{weight} - CASE WHEN {weight} * {weight} * {_sum(number)} > {most} THEN 1 ELSE 0 END"
+    return f"{weight} - CASE WHEN {weight} * {weight} * {squares_of(number)} > {most} THEN 1 ELSE 0 END"

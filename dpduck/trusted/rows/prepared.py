@@ -152,6 +152,7 @@ def _over_twins(
         source=source,
         keys=keys,
         aggregates=tuple(_of_label(one, source) for one in job.aggregates),
+        beside=tuple(_of_label(one, source) for one in job.beside),
         unit_sql=unit_sql,
         unit_type=unit_type,
         lookup=None,

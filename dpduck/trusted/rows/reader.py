@@ -126,6 +126,12 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, ob
         raise InternalError(FAILED)
 
 
+def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Drops a temporary table. After a failure it ends with the transaction, which takes no further statement."""
+    with suppress(duckdb.Error):
+        cursor.execute(f"DROP TABLE IF EXISTS {table}")
+
+
 TWINS = "dpduck_twins"
 """The schema that marks a database whose tables stand for an engine's, and are empty."""
 

@@ -100,8 +100,9 @@ class Watch:
 
     def _watched(self, work: Any) -> Any:
         def read(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Any, *more: Any) -> Any:
-            if sql.startswith(("SELECT", "WITH")) and not sql.endswith("LIMIT 0"):
-                (row,) = cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}", dict(parameters)).fetchall()
+            sql_of_rows = sql.partition(" TABLE ")[2].partition(" AS ")[2] if sql.startswith("CREATE") else sql
+            if sql_of_rows.startswith(("SELECT", "WITH")) and not sql.endswith("LIMIT 0"):
+                (row,) = cursor.execute(f"EXPLAIN (FORMAT JSON) {sql_of_rows}", dict(parameters)).fetchall()
                 self.plans += 1
                 for plan in json.loads(row[1]):
                     self.given += given_to_scans(plan)
