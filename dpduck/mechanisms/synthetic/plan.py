@@ -20,7 +20,6 @@ from dpduck.mechanisms.synthetic.pool import LARGEST_HISTOGRAM, LARGEST_ZEROS, P
 from dpduck.mechanisms.synthetic.prior import TRIED
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import (
-    DROWNED,
     RECORDS,
     TOTAL_SHARE,
     Schedule,
@@ -269,35 +268,9 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
     found = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
     if found.pool is None:
         return []
-    alone = request.expect_rows is not None and found.method is not None and not found.method.anneals
-    singles = _singles(request, found) if alone else None
-    if singles is not None:
-        return [singles]
     zeros = kept_zeros(sizes, (), request.zeros, LARGEST_ZEROS)
     by_total = (not pure or request.pure_budget) and _always_drawable(found)
     return [replace(found, pool=replace(found.pool, zeros=zeros), by_total=by_total)]
-
-
-def _singles(request: SyntheticRequest, found: Fit) -> Fit | None:
-    """Returns 1-way marginals alone, as a cube measures them: by views of several columns they err half as far.
-
-    None where noise would drown them even so: annealed rounds trust the uniform table more.
-    """
-    base = request.base
-    pure, sizes = base.price.charge.epsilon is not None, base.question.sizes
-    amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
-    sets = tuple((place,) for place in range(len(sizes)))
-    noise = NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
-    seconds = float(base.question.treatment.planning_seconds)
-    workload = MarginalWorkload(sizes, sets, (1.0,) * len(sets))
-    plan = plan_workload(workload, noise, amount, base.rows.unit_bound, planning_seconds=seconds)[0]
-    _require_drawable(pure, [one.parameter for one in plan.measurements])
-    noises = [mean_absolute(pure, variance) for variance in plan.variances]
-    pairs = zip(noises, sizes, strict=True)
-    if sum(noise * size for noise, size in pairs) / (2 * _records(request) * len(sizes)) > DROWNED:
-        return None
-    note = f"{found.note}, strategy {plan.strategy}"
-    return Fit("aim", found.error, note, plan, seconds=TRIED * plan_seconds(plan, _records(request)), tries=True)
 
 
 def _always_drawable(fit: Fit) -> bool:
