@@ -126,7 +126,7 @@ def legend(figure: Any, axes: Any, most: int = 7) -> None:
 def write(figure: Any, path: Path) -> int:
     """Writes a picture with few colours and without a date; returns its bytes."""
     drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=DPI, facecolor="white", metadata={"Software": None})
+    figure.savefig(drawn, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     pyplot.close(figure)
     image = Image.open(drawn).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     path.parent.mkdir(parents=True, exist_ok=True)

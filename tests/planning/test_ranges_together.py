@@ -16,6 +16,7 @@ from dpduck.planning.ranges.strategy import matrix_of
 from dpduck.planning.ranges.together import JointProduct, Residuals
 from dpduck.planning.recovery.recover import recover_sets
 from dpduck.trusted.noise.law import NoiseKind, noise_variance
+from dpduck.trusted.private.measure import require_weights
 from tests.planning.test_range_plan import exact_cost
 
 LAPLACE, GAUSSIAN = NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
@@ -166,3 +167,51 @@ def test_uniform_budgets_are_those_of_all_levels(strategy: str, budgets: str, fi
     amount = Fraction(1, 1000)
     plan = plans_of("R", (16,), ((0,),), LAPLACE, strategy, budgets, amount=amount)[0]
     assert plan.total_variance * float(amount) ** 2 == pytest.approx(figure, rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("strategy", ["auto", "p_identity", "haar", "hierarchy", "gaussian_optimum"])
+@pytest.mark.parametrize("budgets", ["optimal", "uniform"])
+@pytest.mark.parametrize(
+    ("kinds", "sizes", "sets"),
+    [
+        ("RI", (8, 4), ((0, 1), (0,))),
+        ("RI", (8, 4), ((0,), (1,))),
+        ("RII", (8, 4, 3), ((0, 1, 2), ())),
+        ("RIII", (8, 4, 3, 5), some_sets(4, (0, 1, 2, 3, 4))),
+        ("RP", (2, 2), ((0,), (1,))),
+    ],
+)
+def test_all_queries_leave_room_for_rows(
+    kinds: str, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], noise: NoiseKind, strategy: str, budgets: str
+) -> None:
+    """Trusted code refuses what could leave 64 bits, after the charge: no candidate is such a plan."""
+    if (strategy == "p_identity") != (noise is LAPLACE) and strategy in ("p_identity", "gaussian_optimum"):
+        return
+    for plan in plans_of(kinds, sizes, sets, noise, strategy, budgets, amount=Fraction(1, 3)):
+        for measurement in plan.measurements:
+            require_weights(measurement.query)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sizes", "sets", "weights", "strategy", "noise"),
+    [
+        ("RP", (2, 2), ((0, 1), (1,)), (1e-6, 1e6), "p_identity", LAPLACE),
+        ("RP", (4, 3), ((0, 1), ()), (1e-6, 1e6), "p_identity", LAPLACE),
+        ("RPRR", (1, 4, 7, 1), ((2, 3), (1, 3), (0, 2, 3)), (5.0, 1e-6, 1e6), "haar", GAUSSIAN),
+        ("RP", (4, 3), ((), ()), (1.0, 1.0), "auto", GAUSSIAN),
+    ],
+)
+def test_uneven_weights_leave_no_bias(
+    kinds: str,
+    sizes: tuple[int, ...],
+    sets: tuple[tuple[int, ...], ...],
+    weights: tuple[float, ...],
+    strategy: str,
+    noise: NoiseKind,
+) -> None:
+    """However little a set counts, its answers are right: of all candidates."""
+    for plan in plans_of(kinds, sizes, sets, noise, strategy, weights=weights, amount=Fraction(1, 200)):
+        matrix = measured_matrix(plan, sizes)
+        for asked, estimator in zip(asked_matrices(kinds, sizes, sets), estimators(plan), strict=True):
+            np.testing.assert_allclose(estimator @ matrix, asked, atol=1e-4)

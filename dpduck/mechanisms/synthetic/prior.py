@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
+import scipy
 
 from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import PRIOR, Observation
 from dpduck.planning.plan import Plan
 from dpduck.planning.recovery.recover import recover
+from dpduck.trusted.noise.entropy import Entropy, operating_system_entropy, words64
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 
@@ -45,8 +48,8 @@ def best_fit(
     def fit(observed: Sequence[Observation], weight: float) -> tuple[Distribution, float]:
         return fit_tables(plan.workload.sizes, observed, zeros=zeros, weight=weight)
 
-    random = np.random.default_rng()
-    noises = [fresh_noise(plan, random) for _ in range(DRAWS)]
+    entropy = operating_system_entropy()
+    noises = [fresh_noise(plan, entropy) for _ in range(DRAWS)]
     return fit(observations, chosen_weight(observations, noises, fit))
 
 
@@ -91,13 +94,15 @@ def _missed(observations: Sequence[Observation], noise: Answers, fit: Fit, weigh
     )
 
 
-def fresh_noise(plan: Plan, random: np.random.Generator) -> list[FloatArray]:
-    """Returns what noise alone makes of a plan's answers: drawn by each measurement's law, and recovered like them."""
+def fresh_noise(plan: Plan, entropy: Entropy) -> list[FloatArray]:
+    """Returns what noise alone makes of a plan's answers: of each measurement's scale, and recovered like them."""
     drawn = []
     for measurement in plan.measurements:
         scale, shape = float(measurement.parameter), measurement.query.shape
-        noise = (
-            random.laplace(0, scale, shape) if plan.noise is NoiseKind.LAPLACE else random.normal(0, scale**0.5, shape)
-        )
-        drawn.append(np.rint(noise * FINE).astype(np.int64))
+        uniform = ((words64(entropy, prod(shape)) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        if plan.noise is NoiseKind.LAPLACE:
+            noise = -scale * np.sign(uniform - 0.5) * np.log1p(-2 * np.abs(uniform - 0.5))
+        else:
+            noise = np.sqrt(scale) * scipy.special.ndtri(uniform)
+        drawn.append(np.rint(noise * FINE).astype(np.int64).reshape(shape))
     return [np.asarray(answer, np.float64) / FINE for answer in recover(plan, drawn)]

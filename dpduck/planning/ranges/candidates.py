@@ -93,7 +93,7 @@ class RangeProblem:
     """A workload, the norm that privacy is accounted in (1: Laplace, 2: Gaussian), and seconds to plan from `begin`.
 
     bits: what real strategies are rounded to (planning/ranges/candidates.py). uniform: all levels of a tree, or of the
-    wavelet, have equal budgets.
+    wavelet, have equal budgets. least_bits: with fewer no real strategy is tried.
     """
 
     workload: RangeWorkload
@@ -101,6 +101,7 @@ class RangeProblem:
     seconds: float
     bits: int = BITS
     uniform: bool = False
+    least_bits: int = LEAST_BITS
     begin: float = field(default_factory=monotonic)
 
     @cached_property
@@ -116,7 +117,7 @@ class RangeProblem:
     @property
     def dense(self) -> bool:
         """Tells whether strategies of real numbers, over all pairs of buckets, can serve and be rounded well."""
-        return self.reduction[0].size <= LARGEST_DENSE and self.bits >= LEAST_BITS
+        return self.reduction[0].size <= LARGEST_DENSE and self.bits >= self.least_bits
 
 
 def identity_strategy(problem: RangeProblem) -> RangeStrategy:

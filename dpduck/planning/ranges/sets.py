@@ -7,7 +7,7 @@ proportional to V_r^(1/3) (Laplace), and sum V_r / rho_r for rho_r proportional 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import chain
@@ -34,13 +34,15 @@ from dpduck.planning.ranges.plan import (
     norm_of,
     plan_strategy,
 )
-from dpduck.planning.ranges.strategy import RangeStrategy
+from dpduck.planning.ranges.strategy import RangeStrategy, cholesky_factor
 from dpduck.planning.ranges.together import (
+    FEWEST_BITS,
     ROUNDS,
     Centred,
     JointProduct,
     Residuals,
     centred,
+    fits,
     plain,
     plan_product,
     plan_residuals,
@@ -210,6 +212,7 @@ def plan_range_sets(
         plans = [_plan(asked, choice, took) for choice, took in _choices(found, asked.norm)]
         if len(workload.marginals) > 1 and not apart:
             plans += _joint_plans(asked, found)
+    plans = [plan for plan in plans if np.isfinite(plan.total_variance)] or plans[:1]
     least = min(plan.total_variance for plan in plans)
     chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
     others = sorted((plan for plan in plans if plan is not chosen), key=lambda plan: plan.total_variance)
@@ -308,13 +311,13 @@ def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
     builds = {one: partial(_best, asked, _names(asked, found.get(one))) for one in asked.attributes}
     problem = asked.attributes, asked.workload, asked.noise, asked.amount, asked.unit_bound
     product = plan_product(builds, *problem)
-    if product is not None:
+    if product is not None and fits(product.measurements, asked.largest_bits):
         yield _of_parts(asked, product.name, [product], [product.note], perf_counter() - begin)
     begin = perf_counter()
     if asked.norm == 1:
         return
     residuals = plan_residuals(partial(_centred, asked, found), *problem, asked.budgets, asked.largest_bits)
-    if residuals is not None:
+    if residuals is not None and fits(residuals.measurements, asked.largest_bits):
         yield _of_parts(asked, residuals.name, [residuals], [residuals.note], perf_counter() - begin)
 
 
@@ -329,9 +332,28 @@ def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None
 
 def _best(asked: Asked, names: Sequence[str], workload: RangeWorkload) -> RangeStrategy:
     """Returns the strategy that answers the queries of an attribute best."""
-    problem = asked.of(workload)
-    built = chain.from_iterable(build_strategies(problem, name) for name in names)
-    return min(built, key=lambda one: one.unit_total(asked.norm))
+    bits = min(BITS, asked.largest_bits // len(asked.attributes))
+    problem = replace(asked.of(workload), bits=bits, least_bits=FEWEST_BITS)
+    built = chain.from_iterable(_named(problem, name) for name in names)
+    return min(filter(_tells_all, built), key=lambda one: one.unit_total(asked.norm), default=_singles(problem))
+
+
+def _named(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
+    """Yields the strategies of a name, none where it needs more bits than there are."""
+    if name in ("auto", "identity", "hierarchy", "haar") or name.startswith("hierarchy_") or problem.dense:
+        yield from build_strategies(problem, name)
+
+
+def _singles(problem: RangeProblem) -> RangeStrategy:
+    return next(build_strategies(problem, "identity"))
+
+
+def _tells_all(strategy: RangeStrategy) -> bool:
+    """Tells whether a strategy's rows determine every value: rounded rows of little weight may not."""
+    if strategy.structure is not None:
+        return True
+    dense = [_dense(matrix) for matrix in strategy.bucket_matrices]
+    return cholesky_factor(sum((matrix.T @ matrix for matrix in dense[1:]), dense[0].T @ dense[0])) is not None
 
 
 def _centred(asked: Asked, found: Found, attribute: int, bits: int) -> Centred | None:

@@ -40,7 +40,12 @@ MOST_SUBSETS = 2000
 FEWEST_BITS = 6
 """Of the entries of a matrix of residuals."""
 
+SHORTER = 1 - 1 / 32
+"""Columns are so much shorter than the longest that is allowed: rounding makes them longer."""
+
 LEAST_SHARE = 1e-9
+LEAST_WEIGHT = 1e-6
+"""Of queries beside a total, and the reverse: all are answered, however little one of them counts."""
 
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
@@ -98,6 +103,8 @@ def plan_product(
     queries and its total by the weights that the other strategies give them.
     """
     used = tuple(sorted(attributes))
+    if not used:
+        return None
     few = prod(one.queries + 1 for one in attributes.values()) <= MOST_ANSWERS
     if not (few or used in workload.marginals) or max(one.size for one in attributes.values()) > LARGEST_DENSE:
         return None
@@ -115,6 +122,11 @@ def plan_product(
     return JointProduct(workload, product)
 
 
+def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
+    """Tells whether all queries leave room for rows in 64 bits (trusted/private/measure.py asks for that)."""
+    return all(prod(factor.norms[1] for factor in one.query.factors) <= 1 << 2 * largest_bits for one in measurements)
+
+
 def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorkload:
     """Returns the queries of an attribute by one weight, and last the sum of all its values by another.
 
@@ -123,7 +135,9 @@ def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorklo
     [[1, 0], [0, 1], [1, 1]]
     """
     starts, stops = np.append(workload.starts, 0), np.append(workload.stops, workload.size)
-    weights = np.append(workload.weights * (own / max(own, total)), total / max(own, total))
+    largest = max(own, total)
+    own, total = (one / largest if 0 < largest < np.inf else 1.0 for one in (own, total))
+    weights = np.append(workload.weights * max(own, LEAST_WEIGHT), max(total, LEAST_WEIGHT))
     return replace(workload, starts=starts, stops=stops, weights=weights, shape=RangeShape.LIST)
 
 
@@ -316,7 +330,8 @@ def centred(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | N
     """Returns residuals by the rows of a strategy, in integers, or None where they do not tell all values."""
     size = workload.size
     wanted = rows - rows.mean(axis=1, keepdims=True)
-    entries = whole_residuals(wanted / np.abs(wanted).max(), bits)
+    longest = np.sqrt((wanted * wanted).sum(axis=0).max())
+    entries = whole_residuals(wanted / longest * SHORTER, bits)
     entries = entries[np.any(entries != 0, axis=1)]
     square = entries.T.astype(np.float64) @ entries
     level = float(np.trace(square)) / size
@@ -334,8 +349,8 @@ def centred(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | N
 def whole_residuals(rows: FloatArray, bits: int) -> IntegerArray:
     """Rounds 2^bits times the rows to integers of which each row adds up to 0.
 
-    >>> whole_residuals(np.array([[0.6, -0.3, -0.3]]), 0).tolist()
-    [[1, -1, 0]]
+    >>> whole_residuals(np.array([[0.7, -0.35, -0.35]]), 1).tolist()
+    [[2, -1, -1]]
     """
     scaled = np.ldexp(rows, bits)
     entries = np.floor(scaled).astype(np.int64)
