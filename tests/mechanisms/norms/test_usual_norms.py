@@ -141,8 +141,8 @@ def test_a_stored_answer_of_an_earlier_version_is_free(shop: Clinic, monkeypatch
 def test_the_answer_errs_less_and_says_how_much(shop: Clinic) -> None:
     """A fifth of the error by rows at most, and an interval that is narrower than by rows, too.
 
-    In 250 runs the search ended one level above the usual one in three, and never farther. A level is a factor of 1.4 in
-    the error, which is 1/27 usually: this fails five levels above. Intervals were 1,300 to 2,900 wide, by rows 8,880.
+    In 250 runs the search ended one level above the usual one in three, and never farther. A level is a factor of 1.4
+    in the error, usually 1/27: this fails five levels above. Intervals were 1,300 to 2,900 wide, by rows 8,880.
     """
     select = "day, count(*) AS n, dp_stderr(n) AS e, dp_interval_high(n) - dp_interval_low(n) AS w FROM t GROUP BY day"
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({}) "
