@@ -109,3 +109,5 @@ STATEMENTS = {
     "projection": "CREATE PRIVATE PROJECTION by_ward OPTIONS (epsilon = 1, delta = 1e-6, sparsity = 64, queries = 1e6) "
     "AS SELECT ward FROM lake.db.visits",
 }
+OF_PEOPLE = ("per group", "weighed", "found norms", "weighed weeks", "groups", "keys")
+"""Statements about people with several rows, which are refused where a row is a unit."""

@@ -20,7 +20,7 @@ import dpduck
 from dpduck.publish.postgres import load_extension
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from tests.engines.conftest import Lake
-from tests.engines.corpus import POLICY, STATEMENTS, rows
+from tests.engines.corpus import OF_PEOPLE, POLICY, STATEMENTS, rows
 from tests.support.additivity import Counted, compare, in_dp, plain_again
 from tests.support.plain_conditions import COLUMNS, Conditions, rows_sql
 from tests.support.postgres_server import postgres_server
@@ -181,9 +181,9 @@ def test_statements_in_an_engine(unit: str, lake: Lake, monkeypatch: pytest.Monk
     made = Counted(lake.con, lake.here)
     compare(made.found, monkeypatch)
     for title, statement in STATEMENTS.items():
-        if unit != "ROW" or title not in ("per group", "weighed", "keys"):
+        if unit != "ROW" or title not in OF_PEOPLE:
             made.run(in_dp(statement))
-    assert made.counted >= len(STATEMENTS) - (3 if unit == "ROW" else 2)
+    assert made.counted >= len(STATEMENTS) - (len(OF_PEOPLE) if unit == "ROW" else 2)
     made.found.close()
 
 

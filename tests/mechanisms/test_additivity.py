@@ -18,6 +18,7 @@ import dpduck
 from dpduck.engine.macros import install_analyst_macros
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from tests.engine.pinned_statements import STATEMENTS as PINNED
+from tests.engines.corpus import OF_PEOPLE
 from tests.engines.corpus import POLICY as LAKE_POLICY
 from tests.engines.corpus import STATEMENTS as LAKE_STATEMENTS
 from tests.engines.corpus import rows as lake_rows
@@ -105,7 +106,7 @@ def test_statements_about_odd_values(unit: str, monkeypatch: pytest.MonkeyPatch)
     ask(made.connection, LAKE_POLICY.format(unit=unit))
     made.lay_out()
     for title, statement in LAKE_STATEMENTS.items():
-        if unit != "ROW" or title not in ("per group", "weighed", "keys"):
+        if unit != "ROW" or title not in OF_PEOPLE:
             made.run(in_dp(statement))
     assert made.counted > 15
     made.close()
