@@ -1,7 +1,7 @@
-"""Draws the README's picture, and what each strategy measures for docs/strategies.md: `python -m benchmarks.pictures`.
+"""Draws the README's picture, and the strategies of docs/strategies.md: `python -m benchmarks.pictures`.
 
-A row of a picture is one measurement, a column one cell of the table, its colour what a row of that cell adds to the
-measurement. Strategies are those of the product, as it plans them. Prints the root mean squared error of an answer.
+A row of a picture is one measurement, and a column is one cell of the table. The colour is the weight of the cell in
+the measurement. Strategies are those of the product, as it plans them. Prints the root mean squared error of an answer.
 The README's picture is one release of a made clinic beside its exact counts.
 """
 

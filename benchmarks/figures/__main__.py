@@ -1,8 +1,8 @@
 """Draws the figures and tables of the four papers with ours: `make figures`, or `python -m benchmarks.figures`.
 
 Data are in the folder that --data or $DPDUCK_DATA names; docs/papers.md says how to get them. A picture without its
-data is skipped, with a line that says so. --made draws all of them from tables that are made up with the same shape.
-Prints the claims of the paper beside what was measured. Exit status 1 where a claim that is a gate does not hold.
+data is skipped, and a line says so. --made draws all pictures from made-up tables of the same shape. Prints each claim
+of a paper beside our figure. Exit status 1 where a claim that is a gate does not hold.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def draw(picture: Picture, setup: Setup, out: Path) -> bool:
 
 
 def chosen(names: Sequence[str]) -> list[Picture]:
-    """Pictures of these names, or of these papers; all where none is named."""
+    """Returns the named pictures, or all pictures of the named papers. Without names it returns all."""
     found = [
         picture
         for paper, pictures in PAPERS.items()

@@ -17,7 +17,7 @@ from matplotlib import pyplot
 from matplotlib.ticker import LogLocator, NullFormatter
 
 SIZES = ("full", "reduced", "tiny")
-"""Of the runs: as in docs/, for `make papers`, and for a test of some seconds, whose figures say nothing."""
+"""Sizes of runs: as in docs/, for `make papers`, and for a quick test with meaningless figures."""
 
 LARGEST_FILE = 80_000
 COLOURS = 64
@@ -37,7 +37,7 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
 """Of summaries, the same in all pictures of the paper on sparse data."""
 
 Claim = tuple[bool | None, str]
-"""Whether a claim of the paper holds with ours, and what was found; None where the figures only inform."""
+"""Whether a claim of the paper holds with ours, and our figures. None: the figures only inform."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def finish(axes: Any, title: str, x: str, y: str, *, logs: str = "") -> None:
 
 
 def plain_numbers(axis: Any) -> None:
-    """Labels a logarithmic axis by numbers, more of them where it is short."""
+    """Labels a logarithmic axis by numbers. A short axis has more numbers."""
     low, high = axis.get_view_interval()
     decades = np.log10(high / low)
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.2 else (1,)))

@@ -100,7 +100,7 @@ def figure(setup: Setup) -> Drawn:
 
 
 def claims_of(first: Sequence[Point], second: Sequence[Point], third: Sequence[Point], repetitions: int) -> list[Claim]:
-    """Errors do not grow with the universe, grow slowly with k, and stay below what is stated."""
+    """Errors do not grow with the universe, grow slowly with k, and stay below the stated bound."""
     points = [*first, *second, *third]
     releases = len(points) * len(WAYS) * repetitions
     exceeded = sum(of.exceeded for of in points)

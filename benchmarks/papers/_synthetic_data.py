@@ -116,7 +116,7 @@ def measured_tables(
 def planned_tables(
     table: NDArray[np.int64], marginals: tuple[Members, ...], pure: bool, amount: Fraction, strategy: str = "auto"
 ) -> Plan:
-    """The best plan of these marginals."""
+    """The best plan for some marginals."""
     workload = MarginalWorkload(table.shape, marginals, (1.0,) * len(marginals))
     noise = NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
     budgets = "uniform" if strategy == "F" else "optimal"

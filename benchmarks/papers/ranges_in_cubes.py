@@ -61,7 +61,7 @@ def disagreement(connection: duckdb.DuckDBPyConnection, price: str) -> float:
 
 
 def gates(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[bool, str]]:
-    """Yields each gate with what it says."""
+    """Yields each gate with its line."""
     for price in PRICES:
         finest, _ = totals(connection, price, "RANGES(x), a")
         found, apart = totals(connection, price, "GROUPING SETS ((RANGES(x), a), (RANGES(x)))")

@@ -2,11 +2,11 @@
 
 usage: python -m benchmarks.papers.small_prices [--data DIR] [--runs N] [--tables N]
 
-Through SQL, under pure epsilon: each way makes a table with its weights, whose pairs of columns are compared with the
-exact ones. The error is the mean total variation over pairs, and of runs. Tables: NLTCS, six columns of Adult, mildew,
+Through SQL, under pure epsilon: each way makes a table with its weights. Its pairs of columns are compared with exact
+ones. The error is the mean total variation over pairs, and of runs. Tables: NLTCS, six columns of Adult, mildew,
 rochdale and czech. "Best" is the least of the three other errors, which nobody knows beforehand.
 Gates (exit status 1): the geometric mean of auto over the best at most 1, and no setting above 1.25, which is more than
-chance. Traps avoided: all ways have the same statement, price and columns; each run is charged and drawn anew.
+chance. Traps avoided: all ways have the same statement, price and columns. Each run is charged and drawn anew.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rows_of(table: Table) -> pa.Table:
 
 
 def distribution(rows: pa.Table, shape: tuple[int, ...], way: str, epsilon: str) -> Table:
-    """What a way makes of a fresh copy of the table, in which each row is a unit."""
+    """The distribution that a way makes, from a fresh copy of the table. Each row is a unit."""
     options, order = WAYS[way]
     columns = ", ".join(f"c{place}" for place in range(len(shape)))
     domains = ", ".join(f"DOMAIN c{place} RANGE 0 TO {size} STEP 1" for place, size in enumerate(shape))

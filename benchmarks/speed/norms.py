@@ -1,16 +1,16 @@
-"""What the default of people with many rows takes beside a count by MAX ROWS: norms are found, weights applied.
+"""Times the default for people with many rows beside a count by MAX ROWS: norms are found, weights applied.
 
-A made table of people with one to five rows, of whom one in ten has a heavy tail of up to some thousands; a text key
-and an integer key with 200 groups. Each statement is asked by default, which finds a norm, weighs units, measures a
-total and the sum of all rows, and again with max_rows_contributed = 20. Sides run alternately in one process. Each
-statement is new; medians of processor time on one thread, so that other work on the machine counts little.
+The made table has people with one to five rows. One in ten has a heavy tail of up to some thousands. A text key and an
+integer key have 200 groups. By default a statement finds a norm, weighs units, and measures a total and the sum of all
+rows. It is asked again with max_rows_contributed = 20. Sides run alternately in one process. Each statement is new.
+Figures are medians of processor time on one thread, so that other work on the machine counts little.
 
-Gates: counts and persons by default at most 2.0 times the same by rows, sums 2.6, averages 3.2. Weights at a norm
-that is stated: where one unit in a thousand is above it at most 1.3 times a plain count that keeps 4 rows of each, and
-where half of the units are above it at most 1.6 times a window over all rows.
+Gates: counts and persons by default at most 2.0 times the same by rows, sums 2.6, averages 3.2. Weights at a stated
+norm have two gates. With one unit in a thousand above it, they take at most 1.3 times a plain count that keeps 4 rows
+of each. With half of the units above it, they take at most 1.6 times a window over all rows.
 
 Where each count of a statement read rows by itself, counts took 4.65 times as long as by rows, sums 5.3, persons 5.1
-and averages 6.3. What was measured and not kept: weights by a window over units and cells in place of a join (1.4
+and averages 6.3. Two ways were measured and not kept: weights by a window over units and cells in place of a join (1.4
 times the time), and squares in HUGEINT where BIGINT holds them (1.1 times).
 """
 

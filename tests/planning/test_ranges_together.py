@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import reduce
 from itertools import chain, combinations
+from math import isqrt
 
 import numpy as np
 import pytest
@@ -185,10 +186,11 @@ def test_uniform_budgets_are_those_of_all_levels(strategy: str, budgets: str, fi
 def test_all_queries_leave_room_for_rows(
     kinds: str, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], noise: NoiseKind, strategy: str, budgets: str
 ) -> None:
-    """Trusted code refuses what could leave 64 bits, after the charge: no candidate is such a plan."""
+    """Trusted code refuses columns longer than 2^22, after the charge. No candidate has such a column."""
     if (strategy == "p_identity") != (noise is LAPLACE) and strategy in ("p_identity", "gaussian_optimum"):
         return
     for plan in plans_of(kinds, sizes, sets, noise, strategy, budgets, amount=Fraction(1, 3)):
+        assert max(isqrt(measurement.query.norms[1]) for measurement in plan.measurements) < 1 << 22
         for measurement in plan.measurements:
             require_weights(measurement.query)
 

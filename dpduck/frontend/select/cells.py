@@ -56,7 +56,7 @@ def summarised_size(key: Key, shape: str) -> int:
 
 
 def _require_added(aggregate: Aggregate, summary: Summary, place: exp.Expr) -> None:
-    """Refuses what is no plain count and no sum of a column with bounds."""
+    """Refuses all but a plain count, and a sum of a column with bounds."""
     operand = aggregate.operand
     if aggregate.function == "count" and operand is None:
         return

@@ -79,7 +79,7 @@ def radix_of(request: Request, axes: Axes) -> MixedRadix:
 
 
 def contribution_of(request: Request) -> Contribution:
-    """Returns what a row adds to its cell: 1, or its value in integer units."""
+    """Returns the contribution of a row to its cell: 1, or its value in integer units."""
     (aggregate,) = request.question.aggregates
     operand = aggregate.operand
     if operand is None:
@@ -94,7 +94,7 @@ def unit_bound(request: Request) -> int:
 
 
 def noise_scale(request: Request, axes: Axes) -> Fraction:
-    """Divides the sensitivity (what a unit adds, in so many nodes) by what a noisy total leaves of epsilon."""
+    """Divides the sensitivity of a unit, in all of its nodes, by the epsilon that a noisy total leaves."""
     if request.price.charge.epsilon is None:
         raise InternalError("a summary costs epsilon")
     left = request.price.charge.epsilon - (asked_summary(request).total_epsilon or 0)

@@ -291,8 +291,8 @@ def candidates(
 ) -> list[SummaryDesign]:
     """Returns every method with this size, the chosen one first. signed: sums may be below 0.
 
-    That is the one asked for; for 'auto' the least predicted error of a sum over 1,000 cells among those that keep to
-    the size, and filter_priority where nothing is guessed about the table.
+    The statement names it. For 'auto' it has the least predicted error of a sum over 1,000 cells, among those that keep
+    to the size. It is filter_priority where nothing is guessed about the table.
     """
     methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter"]
     if summary.shape != "haar" and not signed:  # coefficients have either sign

@@ -289,8 +289,8 @@ def singles(sizes: Sequence[int], observations: Sequence[Observation], records: 
     """Returns the 1-way marginal of each attribute, averaged over the tables that have it, no cell below a
     ten-thousandth.
 
-    All of them are moved towards even ones by the rule of James and Stein: by the part of their distance that noise
-    alone would have.
+    All shares are moved towards even ones by the rule of James and Stein, as far as noise alone would have moved them
+    away.
     """
     found, precisions = list[FloatArray](), list[float]()
     for attribute, size in enumerate(sizes):

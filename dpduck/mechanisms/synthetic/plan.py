@@ -249,7 +249,7 @@ def _mwem(request: SyntheticRequest) -> Fit:
 
 
 def _worst(pool: Pool, schedule: Schedule, universe: int, records: int) -> str:
-    """Says what the paper's theorem says of the largest error, where it says anything."""
+    """States the paper's bound on the largest error, if it says anything."""
     if pool.whole or not schedule.pure:
         return ""
     bound, chance = largest_error(schedule, universe, pool.queries, records)

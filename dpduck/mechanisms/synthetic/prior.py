@@ -1,9 +1,11 @@
 """Chooses how much a fit trusts its prior, from the noisy answers alone and free of charge.
 
-Fresh noise z has the law of the noise in the answers y. Then y + z and y - z have errors without correlation, which are
-independent where noise is Gaussian. What a fit of y + z misses of y - z is therefore what it misses of the truth, but
-for a constant (Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled bootstrap
-techniques, 2021). The weight of the prior with the least miss is taken, and the fit of y has it.
+Fresh noise z has the law of the noise in the answers y. The errors of y + z and y - z have no correlation, and are
+independent under Gaussian noise. So the distance of a fit of y + z from y - z has the mean of its distance from the
+truth, plus a constant. The weight of the prior with the least distance is taken, for the fit of y.
+
+The estimate is from Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled
+bootstrap techniques (2021).
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ def best_fit(
 
 
 def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers], fit: Fit) -> float:
-    """Returns the weight of the prior whose fits miss least.
+    """Returns the weight of the prior by which fits miss least.
 
-    noises: for each draw, what fresh noise makes of each observation. fit: of observations, by a weight, returns the
-    distribution and its number of records. Neighbours are tried as long as they miss less.
+    noises: for each draw, the noise that moves each observation. fit: returns the distribution and the number of
+    records, from observations and a weight. Neighbours are tried as long as they miss less.
     """
     known: dict[int, float] = {}
 
@@ -95,7 +97,7 @@ def _missed(observations: Sequence[Observation], noise: Answers, fit: Fit, weigh
 
 
 def fresh_noise(plan: Plan, entropy: Entropy) -> list[FloatArray]:
-    """Returns what noise alone makes of a plan's answers: of each measurement's scale, and recovered like them."""
+    """Returns the answers of a plan for noise alone: drawn by each measurement's scale, and recovered."""
     drawn = []
     for measurement in plan.measurements:
         scale, shape = float(measurement.parameter), measurement.query.shape

@@ -1,7 +1,7 @@
 """Grouping sets with keys over ranges: one plan for all of them, or a product for each with its part of the budget.
 
-With V_r the total weighted variance of set r at a budget of 1, sum V_r / epsilon_r^2 is least for epsilon_r
-proportional to V_r^(1/3) (Laplace), and sum V_r / rho_r for rho_r proportional to V_r^(1/2) (Gaussian).
+Let V_r be the total weighted variance of set r at a budget of 1. Under Laplace noise sum V_r / epsilon_r^2 is least for
+epsilon_r proportional to V_r^(1/3). Under Gaussian noise sum V_r / rho_r is least for rho_r proportional to V_r^(1/2).
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def _of_parts(
 
 
 def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
-    """Yields the plans whose measurements answer all sets. Residuals have twice the norm under L1, and always lose."""
+    """Yields plans with measurements for all sets. Residuals have twice the norm under L1, and always lose."""
     begin = perf_counter()
     builds = {one: partial(_best, asked, _names(asked, found.get(one))) for one in asked.attributes}
     problem = asked.attributes, asked.workload, asked.noise, asked.amount, asked.unit_bound
@@ -322,7 +322,7 @@ def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
 
 
 def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
-    """Returns the strategies that a product tries for an attribute: the best of those built, and single values."""
+    """Returns the strategies that a product tries for an attribute: single values, and the best that was built."""
     if built is None:
         return ("auto",)
     if asked.strategy != "auto":

@@ -1,9 +1,8 @@
 """Plans all grouping sets with ranges as one: one least squares answers them, so that they agree with each other.
 
-There are two ways. The product of one strategy for each attribute is planned for the queries of the attribute and for
-its total, which the sets without it ask for. Residuals measure of each subset of a set what it adds to smaller ones, by
-a matrix for each attribute (Xiao, He, Wang, Zhang, Kifer, ResidualPlanner+, 2023). Products serve whole cubes, and
-residuals serve small sets of many attributes.
+There are two ways. A product has one strategy for each attribute: for its queries, and for its total, which other sets
+ask for. Residuals are the parts of a subset that smaller subsets lack, with a matrix for each attribute (Xiao, He,
+Wang, Zhang, Kifer, ResidualPlanner+, 2023). Products serve whole cubes. Residuals serve small sets of many attributes.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SHORTER = 1 - 1 / 32
 
 LEAST_SHARE = 1e-9
 LEAST_WEIGHT = 1e-6
-"""Of queries beside a total, and the reverse: all are answered, however little one of them counts."""
+"""Least weight of queries beside a total, and the reverse: each is answered, however little it counts."""
 
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
@@ -99,8 +98,8 @@ def plan_product(
 ) -> JointProduct | None:
     """Returns a product, or None where no set has all attributes, and its answers would be very many.
 
-    The total of a set's variance is a product over attributes, so that the strategy of one attribute is best for its
-    queries and its total by the weights that the other strategies give them.
+    The total variance of a set is a product over attributes. So the other strategies give weights to the queries of an
+    attribute, and to its total. Its own strategy is the best by these weights.
     """
     used = tuple(sorted(attributes))
     if not used:
@@ -144,7 +143,7 @@ def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorklo
 def _weights(
     attribute: int, totals: Mapping[int, tuple[float, float]], workload: MarginalWorkload
 ) -> tuple[float, float]:
-    """Returns the weights of the queries and of the total of an attribute, by what the others' strategies are worth."""
+    """Returns the weights of an attribute's queries and of its total, by the variances of the other strategies."""
     own = total = 0.0
     for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
         others = prod(pair[0 if other in marginal else 1] for other, pair in totals.items() if other != attribute)
@@ -290,7 +289,7 @@ def plan_residuals(
 
 
 def _bits(marginal: Sequence[int], ranged: set[int], attributes: Mapping[int, RangeWorkload], largest: int) -> int:
-    """Returns the bits that the entries of a set's matrices may have, so that products of them fit."""
+    """Returns the bits for the entries of a set's matrices, so that their products fit."""
     own = [attribute for attribute in marginal if attribute in ranged]
     left = largest - sum(log2(attributes[attribute].size) for attribute in marginal if attribute not in ranged)
     return int(left // len(own)) if own else (largest if left >= 0 else 0)
@@ -302,7 +301,7 @@ def _shares(
     subsets: Sequence[tuple[int, ...]],
     budgets: str,
 ) -> FloatArray:
-    """Returns shares of the budget by subset: by the root of what each is worth."""
+    """Returns shares of the budget by subset: by the root of its worth."""
     if budgets == "uniform":
         return np.full(len(subsets), 1 / len(subsets))
     worth = np.zeros(len(subsets))

@@ -222,7 +222,7 @@ def integer_table(table: FloatArray) -> FloatArray:
 
 
 def integer_cube(table: FloatArray) -> FloatArray:
-    """Returns every cell rounded down or up, from the total on: what an axis adds is split as its sums ask for.
+    """Returns every cell rounded down or up. Rounding begins with the total, and splits it axis by axis.
 
     The sums over the last axes are within one, too. Others err less than where cells alone decide.
 

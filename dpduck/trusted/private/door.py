@@ -72,8 +72,7 @@ class Bill:
 class Door(Hidden):
     """Exact counts behind declared asks; hidden. entry: of the ledger, which paid for it.
 
-    count: reads what a job describes; None of it is read before it is asked for. let_go: ends what it has put beside
-    the tables.
+    count: counts a job when it is asked for, not before. let_go: drops the temporary tables of these counts.
     """
 
     __slots__ = ("_asks", "_count", "_counts", "_entropy", "_left", "_let_go", "_limits", "entry")

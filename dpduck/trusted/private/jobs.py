@@ -84,8 +84,8 @@ class CountingJob:
     cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. No
         two rows of a unit are in one cell then. The door looks the key up before it charges (rows/prepared.py).
     together: whether norms and levels are of all cells of a unit, as if they were one. There are no attributes then.
-    beside: aggregates that other jobs of the statement count of the same rows, and its own, all without norms. Rows are
-        added up once for these jobs (private/unit_cells.py). (): this job is counted alone.
+    beside: its aggregates and those of other jobs over the same rows, without norms. Rows are added up once for these
+        jobs (private/unit_cells.py). (): this job is counted alone.
     """
 
     from_sql: str

@@ -1,7 +1,7 @@
 """Adds rows up by unit and cell once, where several counts of a statement are about the same rows.
 
 A search for a norm, the answers at it, its total and the sum of all rows keep the same rows of each unit. They differ
-in weights alone, which follow from what a unit adds to each cell (weighing). So rows are read and bounded once. Two
+in weights alone, which follow from a unit's sums by cell (weighing). So rows are read and bounded once. Two
 temporary tables of the cursor that counts hold the sums: one by unit and cell, one by unit. Both are made in the
 transaction of the count, and are dropped before anything leaves.
 
@@ -172,7 +172,7 @@ def _bare(aggregates: Sequence[Contribution]) -> list[Contribution]:
 
 
 def _rows_of(job: CountingJob) -> CountingJob:
-    """Returns the job of the rows alone. Its aggregates are parts: what is added up of rows for one or several."""
+    """Returns the job of the rows alone. Its aggregates are parts: sums of rows that serve one aggregate or several."""
     parts: dict[object, Contribution] = {}
     for one in (*job.beside, *job.aggregates):
         parts.setdefault(_part(one), replace(one, norm=0, shared=False, centre=ZERO))

@@ -42,7 +42,7 @@ BITS = 40
 """Of a norm after the shift: enough that rounding changes no weight by much."""
 
 NARROW = 1 << 28
-"""What a unit adds in all has room for its square times squares of small numbers in BIGINT, which is twice as fast."""
+"""Largest sum of a unit for BIGINT, which is faster: its square has room for squares of small numbers."""
 
 
 def most_added(aggregates: Sequence[Contribution], max_rows: int) -> int:
@@ -111,7 +111,7 @@ def weighed_sql(
 
 
 def weights_sql(squares_sql: str, aggregates: Sequence[Contribution], kept: Sequence[str], kind: str) -> str:
-    """Returns the weights of each unit. squares_sql: a row for each unit, with sums of squares, and what is kept."""
+    """Returns the weights of each unit. squares_sql: a row for each unit, with sums of squares and `kept`."""
     numbers = range(len(aggregates))
     roots = [f"{squares_of(place)}, {_root(aggregates[place], place, kind)} AS {_weight(place)}" for place in numbers]
     weights = [f"{_shared(aggregates, place)} AS {_weight(place)}" for place in numbers]
@@ -153,11 +153,11 @@ def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int
 
 
 ALL = "dpduck_all"
-"""What a unit adds to all cells, each number without its sign."""
+"""The column with the sum of a unit's numbers over all cells, each without its sign."""
 
 
 def level_counts_sql(squares_sql: str, levels: int, spread: int) -> str:
-    """Returns how much units count for, by level. squares_sql: each unit's sum of squares, and ALL of it."""
+    """Returns how much units count for, by level. squares_sql: a row for each unit, with its squares and ALL."""
     above = " + ".join(f"CAST({squares_of(0)} > {1 << power} AS BIGINT)" for power in range(levels))
     times = " + ".join(
         ["1", *(f"CAST({ALL} * {ALL} >= {k * k} * {squares_of(0)} AS BIGINT)" for k in range(2, spread + 1))]
@@ -204,7 +204,7 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
 
 
 def added_sql(aggregate: Contribution, number: int, kind: str) -> str:
-    """Returns SQL of the distance of a unit's integer from 0, in a cell or in all of them."""
+    """Returns SQL of the distance of a unit's integer from 0, in one cell or over all cells."""
     if aggregate.form == "count":
         return f"CAST(dpduck_rows_{number} AS {kind})"
     if aggregate.form == "valued":

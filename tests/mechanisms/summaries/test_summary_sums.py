@@ -31,10 +31,10 @@ def sales(open_clinic: Callable[..., Clinic]) -> Clinic:
     return clinic
 
 
-def asked(column: str, options: str, group: str = "shop, item") -> str:
+def asked(column: str, options: str) -> str:
     return (
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) shop, item, sum({column}) AS n, dp_stderr(n) AS error "
-        f"FROM sales GROUP BY {group}"
+        "FROM sales GROUP BY shop, item"
     )
 
 
@@ -77,8 +77,8 @@ def test_sums_are_those_of_clamped_values(steps: Clinic, method: str, column: st
 def test_noise_is_that_of_what_a_person_adds(sales: Clinic) -> None:
     """Two rows of at most 20 at epsilon = 2: noise of scale 20, in steps of 0.25. 19,400 cells are noise alone.
 
-    The mean square of so many is within 5.5 of its standard errors, 0.089 of itself, but with a chance of 4e-8; noise
-    for one row, or for one step, has a fourth of it or less.
+    The mean square of so many is within 5.5 of its standard errors, 0.089 of itself, but with a chance of 4e-8. Noise
+    for one row, or for one step, has a fourth of that mean square or less.
     """
     rows = sales.dp(asked("price", "epsilon = 2, summary = 'geometric'"))
     truths = exact(sales, "price", 0, 20)
@@ -90,7 +90,7 @@ def test_noise_is_that_of_what_a_person_adds(sales: Clinic) -> None:
 
 
 def test_filters_and_thresholds_are_in_the_units_of_the_column(sales: Clinic) -> None:
-    """theta = 90 keeps sums of at least 90, and tau = 300 makes 300 of what it keeps below."""
+    """theta = 90 keeps sums of at least 90. tau = 300 raises the sums that it keeps below 300."""
     rows = sales.dp(asked("price", "epsilon = 2, summary = 'filter', theta = 90"))
     assert rows and min(abs(float(str(value))) for _, _, value, *_ in rows) >= 90
     sampled = sales.dp(asked("price", "epsilon = 2, summary = 'threshold', tau = 300"))
