@@ -257,7 +257,8 @@ def summary_rows(
             levels, nodes = places_of(axis, code)
             places |= {level: pa.array(levels.astype(np.int32)), node: pa.array(nodes)}
     count, unit = len(summary.counts), float(worth)
-    counts = summary.counts if request.question.aggregates[0].operand is None else summary.counts * unit
+    plain = request.question.aggregates[0].operand is None
+    counts = summary.counts if plain else summary.counts * worth.numerator / worth.denominator
     return pa.table(
         firsts
         | ends
@@ -265,7 +266,7 @@ def summary_rows(
         | {
             GROUPING_ID: pa.array(np.zeros(count, np.int64)),
             GROUPING_SET: pa.array(np.zeros(count, np.int32)),
-            answer_column(0): pa.array(summary.weights * unit),
+            answer_column(0): pa.array(summary.weights * worth.numerator / worth.denominator),
             stderr_column(0): pa.array(np.sqrt(summary.variances) * unit),
             raw_column(0): pa.array(counts),
             variance_column(0): pa.array(summary.sums * unit**2, from_pandas=True),

@@ -90,7 +90,10 @@ def test_noise_is_that_of_what_a_person_adds(sales: Clinic) -> None:
 
 
 def test_filters_and_thresholds_are_in_the_units_of_the_column(sales: Clinic) -> None:
-    """theta = 90 keeps sums of at least 90. tau = 300 raises the sums that it keeps below 300."""
+    """theta = 90 keeps sums of at least 90. tau = 300 raises the sums that it keeps below 300.
+
+    Sums are the nearest doubles of whole numbers of steps, and print like them.
+    """
     rows = sales.dp(asked("price", "epsilon = 2, summary = 'filter', theta = 90"))
     assert rows and min(abs(float(str(value))) for _, _, value, *_ in rows) >= 90
     sampled = sales.dp(asked("price", "epsilon = 2, summary = 'threshold', tau = 300"))
@@ -142,3 +145,18 @@ def test_refused_sums(sales: Clinic, select: str, options: str, said: str) -> No
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, {options}) shop, {select} FROM sales GROUP BY shop"
     )
     assert said in sales.refused(statement) and sales.charges() == 0
+
+
+def test_sums_print_like_multiples_of_their_steps(open_clinic: Callable[..., Clinic]) -> None:
+    """In steps of 0.1 no sum has more than one decimal: 2879.1, and not 2879.1000000000004."""
+    clinic = open_clinic()
+    clinic.con.execute("CREATE TABLE sales AS SELECT range % 40 AS shop, range % 97 / 10.0 AS price FROM range(400)")
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON sales (PRIVACY UNIT ROW, BUDGET (epsilon = 100), DOMAIN shop RANGE 0 TO 4000 STEP 1, "
+        "CLAMP price BETWEEN 0 AND 10 STEP 0.1)"
+    )
+    rows = clinic.dp(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, summary = 'geometric') shop, sum(price) AS n "
+        "FROM sales GROUP BY shop"
+    )
+    assert len(rows) == 4000 and all(len(str(value).partition(".")[2]) == 1 for row in rows for value in row[1:3])
