@@ -87,7 +87,7 @@ TINY = {
     "papers.own_strategies": Tiny(12, (), {"BINS": 8}),
     "papers.prior_weight": Tiny(0, ("MWEM",), {"MADE": {"MWEM": (((2, 2, 2, 2), 50),)}, "WEIGHTS": {
         "MWEM": (0.25, 0.5, 1.0)}, "EPSILONS": {"MWEM": ("1",)}}),
-    "papers.ranges_in_cubes": Tiny(12),
+    "papers.ranges_in_cubes": Tiny(24),
     "papers.range_strategies": Tiny(32, (), {"WORKLOADS": (("ranges", all_ranges, 8),) * 4}),
     "papers.replay": Tiny(2, ("--statements", "4", "--tables", "made"), {"TABLES": {"made": replay.Table(
         "made", "SELECT i % 3 AS a, i % 4 AS b FROM range(500) AS r(i)", (("a", 3, False), ("b", 4, True)))}}),
