@@ -127,10 +127,13 @@ def test_an_average_is_that_of_weighed_people(trips: Clinic) -> None:
 
 
 def test_an_average_errs_less_by_a_norm(trips: Clinic) -> None:
-    """MAX ROWS is 100 and the clamp 100 wide: at norms that leave little out the error is a fifth of it, or less."""
+    """MAX ROWS is 100 and the clamp 100 wide: at norms that leave little out the error is a fifth of it, or less.
+
+    Errors shown follow noisy counts. False alarms: below 1e-12, since at this price the ratio is 5.9 within 0.08.
+    """
     select = "month, avg(price) AS a, dp_stderr(a) AS e FROM trips GROUP BY month"
-    norms = ask(trips, select, rho=1, norm=40, more=", max_sum_norm_contributed = 1000, centers = 40")
-    usual = trips.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1) {select}")
+    norms = ask(trips, select, norm=40, more=", max_sum_norm_contributed = 1000, centers = 40")
+    usual = trips.dp(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 100) {select}")
     errors = [[float(str(row[2])) for row in rows if row[2] is not None] for rows in (norms, usual)]
     assert np.median(errors[0]) < np.median(errors[1]) / 5
 
