@@ -39,8 +39,9 @@ SECTIONS = {
 
 _BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"(?<!\[)`(?:docs/)?(\w+\.md)`")
-_FILE = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|docs/)([\w.-]+/[\w./-]+)\)")
-_LINK = re.compile(r"\]\((?:\.\./|docs/)?(\w+\.md)((?:#[\w-]*)?)\)")
+_FILE = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|docs/)([\w.-]+/[\w./-]+(?<!\.md))\)")
+_LINK = re.compile(r"\]\((?:\.\./|\w+/)*(\w+\.md)((?:#[\w-]*)?)\)")
+_PICTURE = re.compile(r"\]\((?:\.\./|docs/)*pictures/")
 
 
 def linked(text: str, pages: frozenset[str]) -> str:
@@ -55,15 +56,15 @@ def linked(text: str, pages: frozenset[str]) -> str:
 
     def written(part: str) -> str:
         named_files = _FILE.sub(r"\1 (`\2`)", part)  # of the repository, which the site has not
-        named_files = named_files.replace("](docs/pictures/", "](pictures/")
+        named_files = _PICTURE.sub("](pictures/", named_files)
         return _NAMED.sub(named, _LINK.sub(moved, named_files))
 
     return "".join(part if part.startswith("```") else written(part) for part in _BLOCK.split(text))
 
 
 def gather(folder: Path) -> None:
-    """Copies every page and picture into a folder, the README as its first page."""
-    found = {path.name: path for path in (ROOT / "docs").glob("*.md")}
+    """Copies every page and picture into one folder, the README as its first page. No two pages have one name."""
+    found = {path.name: path for path in (ROOT / "docs").rglob("*.md")}
     found |= {page: ROOT / name for name, page in ABOVE.items()}
     pages = frozenset(found)
     for name, path in found.items():
