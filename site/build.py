@@ -39,7 +39,7 @@ SECTIONS = {
 
 _BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"(?<!\[)`(?:docs/)?(\w+\.md)`")
-_FILE = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|docs/)([\w.-]+/[\w./-]+(?<!\.md))\)")
+_FILE = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|docs/)([\w.-]+/[\w./-]+)\)")
 _LINK = re.compile(r"\]\((?:\.\./|\w+/)*(\w+\.md)((?:#[\w-]*)?)\)")
 _PICTURE = re.compile(r"\]\((?:\.\./|docs/)*pictures/")
 
@@ -51,11 +51,15 @@ def linked(text: str, pages: frozenset[str]) -> str:
         page = ABOVE.get(found[1], found[1])
         return f"[{found[1]}]({page})" if page in pages else found[0]
 
+    def file(found: re.Match[str]) -> str:
+        """A file of the repository that is no page: the site has its name."""
+        return found[0] if found[2].rpartition("/")[2] in pages else f"{found[1]} (`{found[2]}`)"
+
     def moved(found: re.Match[str]) -> str:
         return f"]({ABOVE.get(found[1], found[1])}{found[2]})"
 
     def written(part: str) -> str:
-        named_files = _FILE.sub(r"\1 (`\2`)", part)  # of the repository, which the site has not
+        named_files = _FILE.sub(file, part)
         named_files = _PICTURE.sub("](pictures/", named_files)
         return _NAMED.sub(named, _LINK.sub(moved, named_files))
 
