@@ -216,6 +216,7 @@ def statements(people: People) -> Iterator[tuple[str, str, str]]:
     if people.value:
         yield "averages", people.keys[0], f"avg({people.value})"
         yield "sums", people.keys[0], f"sum({people.value})"
+        yield "variances", people.keys[0], f"var_pop({people.value})"
 
 
 def norms(people: People, kind: str) -> Iterator[str]:
@@ -223,13 +224,13 @@ def norms(people: People, kind: str) -> Iterator[str]:
     if kind in ("counts", "persons", "cubes"):
         yield from (f", max_norm_contributed = {norm}" for norm in NORMS)
         return
-    for norm, sums in product(NORMS[2::2], SUM_NORMS):
+    for norm, sums in product(NORMS[2::2], SUM_NORMS[: 4 if kind == "variances" else None]):  # larger ones are refused
         stated = f", max_sum_norm_contributed = {sums * people.clamp / 10 * norm**0.5:.6g}"
         yield f", max_norm_contributed = {norm}{stated}{centre(people, kind)}"
 
 
 def centre(people: People, kind: str) -> str:
-    return f", centers = {people.centre}" if kind == "averages" else ""
+    return f", centers = {people.centre}" if kind in ("averages", "variances") else ""
 
 
 def by_group(table: Table, keys: str, epsilon: float) -> float:
@@ -295,7 +296,7 @@ def measured(table: Table, kind: str, keys: str, aggregate: str, epsilon: float)
     errors |= {f"{name} bias": ways[name].bias for name in APART} | {
         f"{name} noise": ways[name].noise for name in APART
     }
-    if kind != "averages" and not (kind == "sums" and "-" in people.domains.rpartition("CLAMP")[2]):
+    if kind not in ("averages", "variances") and not (kind == "sums" and "-" in people.domains.rpartition("CLAMP")[2]):
         errors["total"] = table.error(keys, aggregate, f"{private}, total = TRUE", epsilon)
     if kind == "counts":
         errors["by group"] = by_group(table, keys, epsilon)
@@ -315,7 +316,8 @@ GATES = (
     ("counts", "best norm", "best rows", 0.7), ("averages", "best norm", "best rows", 0.35),
     ("counts", "total", "best norm", 1.3), ("persons", "total", "best norm", 1.3),
     ("sums", "private", "best norm", 1.3),
-    ("averages", "private", "best norm", 2.0), ("cubes", "default", "best rows", 0.5),
+    ("averages", "private", "best norm", 2.0), ("variances", "best norm", "best rows", 0.35),
+    ("variances", "private", "best norm", 2.0), ("cubes", "default", "best rows", 0.5),
 )  # fmt: skip
 HELD = 0.93
 
@@ -334,7 +336,8 @@ def gates(found: dict[str, list[dict[str, float]]]) -> int:
             met = mean_ratio(pairs) <= most
             missed |= not met
             print(f"{kind}: {name} over {beside} {mean_ratio(pairs):.2f} (gate {most}: {'PASS' if met else 'FAIL'})")
-    held = [one["held"] for kind, statement in found.items() if kind != "averages" for one in statement]
+    linear = [kind for kind in found if kind not in ("averages", "variances")]
+    held = [one["held"] for kind in linear for one in found[kind]]
     met = bool(held) and sum(held) / len(held) >= HELD
     print(f"intervals hold {sum(held) / max(1, len(held)):.2f} of rows (gate {HELD}: {'PASS' if met else 'FAIL'})")
     return int(missed or not met)

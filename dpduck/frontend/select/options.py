@@ -16,6 +16,7 @@ from dpduck.frontend.select.request import (
     CHOICE,
     SUMMARY_OPTIONS,
     TREE,
+    VARIANCES,
     Price,
     Question,
     Request,
@@ -262,9 +263,9 @@ def require_groups(options: Options, request: Request, place: exp.Expr) -> None:
 def can_widen(question: Question) -> bool:
     """Tells whether some answers can be brought to totals, and no answer is a sum that no total goes with.
 
-    An average gives its sum about a centre, and is as it is.
+    An average or a variance gives its sum about a centre, and is as it is.
     """
-    averaged = [one.operand for one in question.aggregates if one.function == "avg"]
+    averaged = [one.operand for one in question.aggregates if one.function in ("avg", *VARIANCES)]
     added = [one for one in question.aggregates if one.function in ("count", "sum")]
     sums = [one.operand for one in added if one.function == "sum" and one.operand is not None]
     return bool(added) and all(operand.low >= 0 and operand not in averaged for operand in sums)

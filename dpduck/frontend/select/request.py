@@ -33,6 +33,8 @@ SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON = Fraction(1, 10**9), 100
 MOST_SKETCH_ROWS = 99
 """Rows of a sketch: each multiplies the sensitivity."""
 
+VARIANCES = frozenset(("var_pop", "var_samp", "stddev_pop", "stddev_samp"))
+
 SUMMARY_OPTIONS = (
     Option("summary", "choice", "a summary of bounded size in place of every cell", choices=METHODS, quoted=True),
     Option("summary_size", "whole", "about how many cells it has", Fraction(1), Fraction(LARGEST_SIZE)),

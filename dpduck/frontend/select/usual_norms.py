@@ -13,7 +13,7 @@ from math import prod
 
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.options import Options, can_widen
-from dpduck.frontend.select.request import Aggregate, Key, Request, Treatment
+from dpduck.frontend.select.request import VARIANCES, Aggregate, Key, Request, Treatment
 
 MANY_ROWS, MANY_CELLS = 50, 20
 """From so many rows of a unit and cells on. Below, searches and totals cost more than they gain (choosing.md)."""
@@ -55,7 +55,7 @@ def with_norms(request: Request) -> Request:
     totals = can_widen(question)
     if totals and not _has_room(request):
         return request
-    if not totals and any(one.function != "avg" for one in question.aggregates):
+    if not totals and any(one.function not in ("avg", *VARIANCES) for one in question.aggregates):
         return request
     treatment = replace(question.treatment, finds_norm=True, total=totals, left_out=totals, usual=True)
     return replace(request, question=replace(question, treatment=treatment))
@@ -70,8 +70,8 @@ def _has_room(request: Request) -> bool:
 
 
 def _has_norm(one: Aggregate) -> bool:
-    """Tells whether an aggregate says no bounds of its own, and is a count, a sum, an average or a count of persons."""
-    if one.function not in ("count", "sum", "avg"):
+    """Tells whether an aggregate says no bounds of its own, and is a count, a sum, an average or a variance."""
+    if one.function not in ("count", "sum", "avg", *VARIANCES):
         return False
     operand = one.operand
     persons = operand is not None and not operand.sql and operand.low == 0 and operand.high == 1

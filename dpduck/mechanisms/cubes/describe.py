@@ -119,9 +119,10 @@ def _curved_error(found: CubePlan, one: Aggregate, use: Use, table: FloatArray, 
     if one.is_quantile:
         return _quantile_error(found, one, measured, table, rows)
     if use.also is not None:
-        others = cell_variances(found.request, found.measures[use.also.measure].plan)
-        second = np.array([max(float(one.max()) for one in others)])
-        answer = of_centre(found, one, use, np.array([rows * FULL]), np.zeros(1), np.array([table.max()]), second)
+        every = (cell_variances(found.request, found.measures[part.measure].plan) for part in use.parts)
+        largest = [np.array([max(float(one.max()) for one in variances)]) for variances in every]
+        tables = [np.array([rows * FULL]), *_spread_evenly(found, one, use, rows)]
+        answer = of_centre(found, one, use, tables, [np.array([table.max()]), *largest[1:]])
     else:
         whole = float(measure.steps**measure.degree)
         answers = [np.array([rows * whole / (measure.degree + 1)])] * (measure.degree + 1)
@@ -129,6 +130,15 @@ def _curved_error(found: CubePlan, one: Aggregate, use: Use, table: FloatArray, 
     possible = float(answer.highs[-1, 0] - answer.lows[-1, 0])
     told = float(answer.stderrs[0])
     return min(told, possible) if isfinite(told) else possible
+
+
+def _spread_evenly(found: CubePlan, one: Aggregate, use: Use, rows: float) -> list[FloatArray]:
+    """Returns sums about the centre of so many rows, and their squares where values are spread evenly."""
+    sums = [np.zeros(1)]
+    if len(use.parts) > 2 and one.operand is not None:
+        width, step = one.operand.high - one.operand.low, found.measures[use.parts[2].measure].measure.operand_step
+        sums.append(np.array([rows * FULL * float(width**2 / step) / 12]))
+    return sums
 
 
 def _quantile_error(found: CubePlan, one: Aggregate, measured: MeasurePlan, table: FloatArray, rows: float) -> float:

@@ -113,9 +113,10 @@ class Measure:
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction), 'distinct' (values present) or 'together' (rows by kind: kinds, measured as `strategy` says).
+        'squares' are those of distances from the centre.
     share: its part of the statement's price. squared_norm: the largest sum of the squares of the integers that
         a unit adds, 0 for any. A unit above it is weighed down, and all is measured in parts of 1/FULL.
-    centre: is subtracted from each value of a sum.
+    centre: is subtracted from each value of a sum. shared: whether units have one weight for it and the next measure.
     """
 
     form: str
@@ -130,11 +131,13 @@ class Measure:
     centre: Fraction = Fraction(0)
     kinds: Together | None = None
     strategy: CountStrategy | None = None
+    shared: bool = False
 
     @property
     def operand_step(self) -> Fraction:
-        """Returns the worth of one integer of a sum. An integer of a count is worth 1."""
-        return self.operand.step if self.form == "sum" and self.operand is not None else Fraction(1)
+        """Returns the worth of one integer of a sum, or of squares. An integer of a count is worth 1."""
+        power = {"sum": 1, "squares": 2}.get(self.form)
+        return self.operand.step**power if power is not None and self.operand is not None else Fraction(1)
 
     @property
     def added(self) -> bool:
@@ -152,10 +155,9 @@ class Measure:
     @property
     def bound(self) -> int:
         """Returns the most that one row, or one unit in one group, adds to its tables together."""
-        if self.form == "sum" and self.operand is not None:
-            return int(
-                max(abs(self.operand.low - self.centre), abs(self.operand.high - self.centre)) / self.operand.step
-            )
+        if self.form in ("sum", "squares") and self.operand is not None:
+            farthest = max(abs(self.operand.low - self.centre), abs(self.operand.high - self.centre))
+            return int(farthest ** (2 if self.form == "squares" else 1) / self.operand_step)
         return int(self.steps**self.degree)
 
     def unit_bound(self, rows: int, cells: int) -> int:
@@ -187,7 +189,8 @@ class Measure:
 class Use:
     """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none.
 
-    also: the part from another measure. Of an average this is the sum beside the count.
+    also: the part from another measure. Of an average this is the sum beside the count, of a variance the sum with the
+        squares beside it.
     tables: the tables with these weights, none for all tables.
     """
 
@@ -195,6 +198,11 @@ class Use:
     weights: tuple[Fraction, ...] = ()
     also: Use | None = None
     tables: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> list[Use]:
+        """Returns the use itself and those of other measures beside it."""
+        return [self, *([] if self.also is None else self.also.parts)]
 
 
 @dataclass(frozen=True)
@@ -504,5 +512,5 @@ def contribution_of(measure: Measure) -> Contribution:
         operand.per_group,
         norm=measure.squared_norm,
         centre=measure.centre,
-        shared=measure.form == "valued",
+        shared=measure.shared,
     )

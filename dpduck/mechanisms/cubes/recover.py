@@ -28,6 +28,7 @@ from dpduck.planning.recovery.curved import (
     deviation_of,
     of_rounded,
     rescaled,
+    variance_about,
     variance_of,
 )
 from dpduck.planning.recovery.intervals import ErrorLaw
@@ -133,7 +134,7 @@ def _answer(
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.also is not None:
-        return _of_two(found, one, use, every)
+        return _of_several(found, one, use, every)
     if use.weights:
         estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
         size = float(sum(weight * weight for weight in use.weights))
@@ -162,15 +163,17 @@ def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
     return [every[use.measure][table] for table in use.tables]
 
 
-def _of_two(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
-    """Returns a sum, or an average, from the count of values and the sum of their distances from a centre."""
-    pairs = list(_pairs(found, use, every))
+def _of_several(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
+    """Returns a sum, an average or a variance: from the count of values, the sum of their distances from a centre and,
+    of a variance, the squares of these.
+    """
+    by_set = list(_by_set(found, use, every))
     if use.weights and use.also is not None:
         ours, other = use.weights[0], use.also.weights[0]
-        sums = [float(ours) * counts + float(other) * sums for counts, sums, *_ in pairs]
-        errors = [float(ours) ** 2 * first + float(other) ** 2 * second for *_, first, second in pairs]
+        sums = [float(ours) * counts + float(other) * sums for (counts, sums), _ in by_set]
+        errors = [float(ours) ** 2 * first + float(other) ** 2 * second for _, (first, second) in by_set]
         return AnswerColumn(np.concatenate(sums), np.sqrt(np.concatenate(errors)))
-    parts = [of_centre(found, one, use, *pair) for pair in pairs]
+    parts = [of_centre(found, one, use, *of_set) for of_set in by_set]
     return AnswerColumn(
         np.concatenate([part.estimates for part in parts]),
         np.concatenate([part.stderrs for part in parts]),
@@ -179,33 +182,42 @@ def _of_two(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) 
     )
 
 
-def _pairs(found: CubePlan, use: Use, every: Sequence[Tables]) -> Iterator[tuple[FloatArray, ...]]:
-    """Yields for each grouping set the counts, the sums, and the variances of their noise."""
-    also = use.also or use
-    places = (use.measure, also.measure)
+def _by_set(
+    found: CubePlan, use: Use, every: Sequence[Tables]
+) -> Iterator[tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]]:
+    """Yields for each grouping set the tables of each measure, and the variances of their noise."""
+    places = [part.measure for part in use.parts]
     tables = [[table.ravel() for table in every[place][0]] for place in places]
     variances = [cell_variances(found.request, found.measures[place].plan) for place in places]
-    yield from zip(*tables, *variances, strict=True)
+    yield from zip(zip(*tables, strict=True), zip(*variances, strict=True), strict=True)
 
 
 def of_centre(
-    found: CubePlan,
-    one: Aggregate,
-    use: Use,
-    counts: FloatArray,
-    sums: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
+    found: CubePlan, one: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
 ) -> Curved:
-    """Returns averages from noisy counts and noisy sums about a centre, in integers, and their noise's variances."""
+    """Returns averages or variances. tables: noisy counts, sums about a centre and squares of these, in integers.
+
+    variances: of their noise.
+    """
     if use.also is None or one.operand is None:
         raise InternalError("an average of no count and no sum")
-    measure, step = found.measures[use.also.measure].measure, float(use.also.weights[0])
-    part, noise = 1 / FULL, found.measures[use.measure].plan.noise
-    found_rows = Noisy(counts * part, np.sqrt(first) * part, part)
-    found_sums = Noisy(sums * step, np.sqrt(second) * step, step)
+    measure, noise = found.measures[use.also.measure].measure, found.measures[use.measure].plan.noise
+    steps = [1 / FULL, *(float(part.weights[0]) for part in use.parts[1:])]
+    noisy = [
+        Noisy(table * step, np.sqrt(variance) * step, step)
+        for table, variance, step in zip(tables, variances, steps, strict=True)
+    ]
     bounds = float(one.operand.low), float(one.operand.high)
-    return average_about(float(measure.centre), bounds, found_rows, found_sums, noise)
+    if len(noisy) == 2:
+        return average_about(float(measure.centre), bounds, noisy[0], noisy[1], noise)
+    sample, width = one.function.endswith("samp"), bounds[1] - bounds[0]
+    spread = variance_about(width, noisy[0], noisy[1], noisy[2], noise, sample=sample)
+    step = float(measure.operand_step) / width
+    if measure.operand is not None and measure.operand.step > one.operand.step:
+        spread = of_rounded(spread, step=step, sample=sample)
+    if one.function.startswith("stddev"):
+        return rescaled(deviation_of(spread), 0.0, width, 1)
+    return rescaled(spread, 0.0, width, 2)
 
 
 def weighted(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:

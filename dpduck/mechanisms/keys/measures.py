@@ -52,7 +52,7 @@ def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], oth
         if number in reused:
             taken.append((demand(Measure("count", one.condition), Fraction(int(other)), True), None))
         elif one.function in ("avg", "sum") and (one.condition, one.operand) in averaged and one.operand is not None:
-            valued = Measure("valued", one.condition, one.operand)
+            valued = Measure("valued", one.condition, one.operand, shared=True)
             summed = Measure("sum", one.condition, one.operand, centre=middle_of(one.operand))
             taken.append((demand(valued, COUNT_SHARE), demand(summed, 1 - COUNT_SHARE)))
         else:
@@ -73,6 +73,9 @@ def weighed_measures_of_keys(
 ) -> KeyMeasures:
     """Returns the measures of units that are weighed. Answers of the selecting count are of all units alike."""
     weighed = [number for number in range(len(aggregates)) if number not in reused]
+    for number in weighed:
+        if aggregates[number].function not in ("count", "sum", "avg"):
+            _alone(aggregates[number])
     whole = Fraction(1 + len(weighed))
     found = weighed_measures([aggregates[number] for number in weighed], treatment) if weighed else Measures((), ())
     uses = dict(zip(weighed, found.uses, strict=True))

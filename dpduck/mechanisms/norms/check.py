@@ -139,7 +139,7 @@ def statement_check(question: object) -> StatementCheck:
 
 def _refusal() -> Refusal:
     return Refusal(
-        "dp_check looks at counts, sums and averages by columns with a DOMAIN",
+        "dp_check looks at counts, sums, averages and variances by columns with a DOMAIN",
         accepted="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..) .. GROUP BY such columns, or dp_check of the table",
     )
 
@@ -213,10 +213,10 @@ def _by_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
 def _norms(check: StatementCheck, facts: Facts) -> Iterator[Found]:
     """Yields quantiles of the norms of units, for each number that an aggregate is made of."""
     for one, use in check.aggregates:
-        for part in (use, use.also):
-            if part is None or (part is use and one.function == "sum" and use.also is not None):
-                continue
+        for part in use.parts:
             measure = check.measures.measures[part.measure]
+            if measure.form == "squares" or (part is use and one.function == "sum" and use.also is not None):
+                continue
             norms = np.sqrt(facts.kept.squares[1 + part.measure]) * float(measure.operand_step)
             summed = _is_of_a_column(measure)
             about = f" about {float(measure.centre):g}" if summed and use.also is not None else ""
@@ -264,8 +264,7 @@ def _is_of_a_column(measure: Measure) -> bool:
 
 
 def _summed(check: StatementCheck, use: Use) -> list[Measure]:
-    parts = [use] if use.also is None else [use, use.also]
-    return [check.measures.measures[part.measure] for part in parts]
+    return [check.measures.measures[part.measure] for part in use.parts]
 
 
 def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tuple[Fraction, ...]:
@@ -284,7 +283,8 @@ def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tupl
 def _little(check: StatementCheck, facts: Facts) -> Fraction:
     """Returns the least norm in rows that leaves out little of the rows of every average."""
     largest = Fraction(check.request.rows.max_rows)
-    counted = [number for number, one in enumerate(check.measures.measures) if not _is_of_a_column(one)]
+    plain = (number for number, one in enumerate(check.measures.measures) if not _is_of_a_column(one))
+    counted = [number for number in plain if check.measures.measures[number].form != "squares"]
     for bound in bounds(Fraction(1), inf, largest):
         lost = []
         for number in counted:
@@ -312,14 +312,17 @@ def _weights(squares: FloatArray, squared_norm: float) -> FloatArray:
 
 
 def _weighed(check: StatementCheck, facts: Facts, treatment: Treatment) -> FloatArray:
-    """Returns what each unit adds to each measure at the norms of a treatment. Both parts of an average have one
-    weight.
+    """Returns what each unit adds to each measure at the norms of a treatment. All parts of an average or a variance
+    have one weight.
     """
     measures = weighed_measures(check.request.question.aggregates, treatment).measures
     weights = [_weights(facts.kept.squares[1 + number], float(one.squared_norm)) for number, one in enumerate(measures)]
     for number, one in enumerate(measures):
-        if contribution_of(one).shared:
-            weights[number] = weights[number + 1] = np.minimum(weights[number], weights[number + 1])
+        if one.shared:
+            weights[number + 1] = np.minimum(weights[number], weights[number + 1])
+    for number in reversed(range(len(measures))):
+        if measures[number].shared:
+            weights[number] = weights[number + 1]
     found: FloatArray = facts.kept.added[1:] * np.array(weights)
     return found
 
@@ -362,7 +365,7 @@ def _left_out(
     found = []
     for place, (one, use) in enumerate(check.aggregates):
         lost, error = whole[place] - kept[place], errors[place]
-        rows = "rows " if one.function == "avg" or one.operand is None else ""
+        rows = "rows " if one.curved or one.operand is None else ""
         said = "" if error is None else f"the standard error is {error:.3g}"
         if beside is not None and use.also is not None:
             said += f", beside {NORM} = {float(beside):g}"

@@ -18,7 +18,7 @@ from math import floor, inf, prod, sqrt
 from typing import Any
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import Operand, Question, Request, Treatment
+from dpduck.frontend.select.request import VARIANCES, Operand, Question, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
@@ -181,8 +181,9 @@ def averaged_measures(plan: CubePlan) -> list[Measure]:
 
 
 def _finds_centers(question: Question) -> bool:
-    averages = any(one.function == "avg" and not one.operand_by_group for one in question.aggregates)
-    return averages and question.treatment.finds_norm and not question.treatment.centers
+    centred = {"avg", *VARIANCES}
+    found = any(one.function in centred and not one.operand_by_group for one in question.aggregates)
+    return found and question.treatment.finds_norm and not question.treatment.centers
 
 
 def _added(uses: Sequence[Use]) -> set[int]:
@@ -267,8 +268,8 @@ def _search(
     """
     price, rest = prices
     most = job.aggregates[0].unit_bound(request.rows.unit_bound, _cells(request))
-    if measure.form == "sum" and _finds_centers(request.question):
-        most *= 2  # about another centre than the middle
+    if measure.form in ("sum", "squares") and _finds_centers(request.question):
+        most *= 4 if measure.form == "squares" else 2  # about another centre than the middle
     levels = min(2 * (most - 1).bit_length() or 1, _largest_level(rest))
     leveled = replace(job, levels=levels, spread=spread)
     ask = Ask(Scan(leveled, spread), Within(price, pure=False, kinds=(Table,), weighed=True))

@@ -317,6 +317,39 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
     )
 
 
+def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise: NoiseKind, *, sample: bool) -> Curved:
+    """Returns variances from counts N, sums S of distances from a centre and Q of their squares, in units of width^2.
+
+    Q - 2 m S + m^2 N is the sum of squared distances from m, here from the noisy average m = S/N, where it is least. So
+    it is too small by N times the squared error of m, and twice that is added above, as in variance_of. The interval
+    has all r for which it is within the margin of its own noise from r N. That margin is of variance v_Q + 4 m^2 v_S +
+    (m^2 - r)^2 v_N. sample: r is of N - 1.
+    """
+    least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
+    counts = np.maximum(rows.answers, least)
+    mean = np.clip(sums.answers / width / counts, -1, 1)
+    total = squares.answers / width**2 - 2 * mean * sums.answers / width + mean**2 * counts
+    missed = 2 * ((sums.stderrs / width) ** 2 + (mean * rows.stderrs) ** 2) / counts
+    divided, several = counts - int(sample), ((rows, 1.0), (sums, width), (squares, width**2))
+    wide = [margins(noise, one.stderrs / unit, one.step / unit) for one, unit in several]
+    fixed = wide[2] ** 2 + 4 * mean**2 * wide[1] ** 2 + mean**4 * wide[0] ** 2
+    square = divided**2 - wide[0] ** 2
+
+    def ends(above: FloatArray) -> tuple[FloatArray, FloatArray]:
+        line = above * divided - mean**2 * wide[0] ** 2
+        root = np.sqrt(np.maximum(line**2 - square * (above**2 - fixed), 0))
+        return (line - root) / square, (line + root) / square
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.clip(total / divided, 0, most)
+        lows, highs = ends(total)[0], ends(total + missed)[1]
+        spread = (squares.stderrs / width**2) ** 2 + (2 * mean * sums.stderrs / width) ** 2
+        stderrs = np.sqrt(spread + ((mean**2 - ratio) * rows.stderrs) ** 2) / divided
+    unbounded = (square <= 0) | (divided <= 0)
+    lows, highs = np.where(unbounded, 0, np.clip(lows, 0, most)), np.where(unbounded, most, np.clip(highs, 0, most))
+    return _with_nulls(Curved(ratio, stderrs, lows, highs), rows.answers >= least, MOST_SAMPLE_VARIANCE)
+
+
 def variance_of(
     tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float = 0.0, *, sample: bool
 ) -> Curved:

@@ -111,8 +111,8 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
                 f"count({value(number)}) AS dpduck_valued_{number}",
                 f"CAST(sum({value(number)}) AS {kind}) AS dpduck_sum_{number}",
             ]
-        if aggregate.degree == 2:
-            columns.append(f"sum({_square(number)}) AS dpduck_squares_{number}")
+        if aggregate.has_squares:
+            columns.append(f"CAST(sum({_square(number)}) AS {kind}) AS dpduck_squares_{number}")
     return columns
 
 
@@ -153,7 +153,7 @@ def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
         elif aggregate.per_group:
             rows = valued
         columns += [rows, valued, *_limbs(sums)]
-        if aggregate.degree == 2:
+        if aggregate.has_squares:
             columns += _limbs(squares)
     return columns
 
@@ -165,6 +165,8 @@ def by_weighed_cell(aggregates: Sequence[Contribution]) -> list[str]:
         columns.append(_total(f"dpduck_rows_{number}"))
         if aggregate.form != "count":
             columns += [_total(f"dpduck_valued_{number}"), *_limbs(f"sum(dpduck_sum_{number})")]
+        if aggregate.has_squares:
+            columns += _limbs(f"sum(dpduck_squares_{number})")
     return columns
 
 
@@ -187,7 +189,7 @@ def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -
             tables.append(rows)
             continue
         valued, sums = next(fetched), _joined(next(fetched), next(fetched))
-        squares = _joined(next(fetched), next(fetched)) if aggregate.degree == 2 else sums
+        squares = _joined(next(fetched), next(fetched)) if aggregate.has_squares else sums
         tables += aggregate.tables_of(rows, valued, sums, squares)
     return tables
 

@@ -6,6 +6,7 @@ and k^2, which are exact, come the tables that are measured:
 * `count`: 1 for every row that contributes;
 * `sum`: the value itself in integer units u, the largest number that divides both low and the step: (low + k step)/u,
   or its distance from a public centre;
+* `squares`: the square of that distance;
 * `valued`: 1 for every row with a value;
 * `moments` of degree d: the Bernstein basis C(d, i) k^i (K - k)^(d - i), i = 0 .. d. Its members are not negative and
   add up to K^d for every row, so that all d + 1 tables together cost no more than one. Their combinations give the
@@ -39,14 +40,16 @@ MOST_SQUARED_STEPS = 1 << 15  # squares of more would leave little room for rows
 class Contribution:
     """What every row adds; a plain Contribution(condition) counts the rows for which the condition is true.
 
-    condition: SQL, "" for every row. form: 'count', 'valued', 'sum' or 'moments'.
+    condition: SQL, "" for every row. form: 'count', 'valued', 'sum', 'squares' or
+        'moments'.
     value_sql: of a row, a DOUBLE, proven row-local and unable to raise; NULL, NaN and infinities do not contribute.
     low, high, steps: the value's public bounds and K. degree, rest: of moments.
     reach: how far from 0 the value is at most, where that is known. stepped: whether value_sql is of steps already.
     per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
     norm: a unit's largest squared L2 norm over all cells, 0 for any. A unit above it is weighed down
         (private/weighing.py), and all is counted in parts of 1/FULL.
-    centre: of a sum, is subtracted from each value. shared: whether a unit has one weight for this and the next one.
+    centre: of a sum or of squares, is subtracted from each value.
+    shared: whether a unit has one weight for this and the next one.
     """
 
     condition: str
@@ -65,16 +68,16 @@ class Contribution:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        most = MOST_SQUARED_STEPS if self.degree == 2 else MOST_STEPS
+        most = MOST_SQUARED_STEPS if self.degree == 2 or self.form == "squares" else MOST_STEPS
         if not (self.low < self.high and 1 <= self.steps <= most):
             raise InternalError("a contribution without bounds")
-        if self.form not in ("count", "valued", "sum", "moments") or (self.form == "moments") != (
-            self.degree in (1, 2)
-        ):
+        known = self.form in ("count", "valued", "sum", "squares", "moments")
+        if not known or (self.form == "moments") != (self.degree in (1, 2)):
             raise InternalError("a contribution of no known form")
-        if self.centre and (self.form != "sum" or not self.value_sql or not self.low <= self.centre <= self.high):
+        summed = self.form in ("sum", "squares") and self.value_sql
+        if self.centre and not (summed and self.low <= self.centre <= self.high):
             raise InternalError("a centre of no sum of values")
-        if self.per_group and (self.rest or self.form == "count" or self.low % self.step != 0):
+        if self.per_group and (self.rest or self.form in ("count", "squares") or self.low % self.step != 0):
             raise InternalError("a contribution by group that does not fit its steps")
         if self.step < SMALLEST_STEP:
             raise InternalError("steps that a double cannot tell apart")
@@ -91,8 +94,8 @@ class Contribution:
     @property
     def unit(self) -> Fraction:
         """Returns the worth of one integer of the tables: 1 of counts, u of sums, 1/K^d of moments."""
-        if self.form == "sum":
-            return common_divisor(self.low - self.centre, self.step)
+        if self.form in ("sum", "squares"):
+            return common_divisor(self.low - self.centre, self.step) ** self._power
         return Fraction(1, self.steps**self.degree)
 
     @property
@@ -103,9 +106,25 @@ class Contribution:
     @property
     def bound(self) -> int:
         """Returns the most that one row, or one unit in one cell, adds to all tables together."""
-        if self.form == "sum":
-            return int(max(abs(self.low - self.centre), abs(self.high - self.centre)) / self.unit)
+        if self.form in ("sum", "squares"):
+            farthest = max(abs(self.low - self.centre), abs(self.high - self.centre))
+            return int(farthest**self._power / self.unit)
         return int(self.steps**self.degree)
+
+    @property
+    def has_squares(self) -> bool:
+        """Tells whether squares of steps are added up, too."""
+        return self.form == "squares" or self.degree == 2
+
+    @property
+    def of_steps(self) -> tuple[int, int]:
+        """Returns a and b, where a + b k is a row's distance from the centre in integers."""
+        divisor = common_divisor(self.low - self.centre, self.step)
+        return int((self.low - self.centre) / divisor), int(self.step / divisor)
+
+    @property
+    def _power(self) -> int:
+        return 2 if self.form == "squares" else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
         """Returns the most that a unit with so many rows in a table of so many cells adds to all tables together (L1).
@@ -148,8 +167,11 @@ class Contribution:
             return [rows]
         if self.form == "valued":
             return [valued]
+        first, step = self.of_steps
         if self.form == "sum":
-            return [valued * int((self.low - self.centre) / self.unit) + sums * int(self.step / self.unit)]
+            return [valued * first + sums * step]
+        if self.form == "squares":
+            return [valued * first**2 + sums * (2 * first * step) + squares * step**2]
         most = self.steps
         if self.degree == 1:
             found = [most * valued - sums, sums]

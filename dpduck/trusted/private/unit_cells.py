@@ -175,7 +175,8 @@ def _rows_of(job: CountingJob) -> CountingJob:
     """Returns the job of the rows alone. Its aggregates are parts: sums of rows that serve one aggregate or several."""
     parts: dict[object, Contribution] = {}
     for one in (*job.beside, *job.aggregates):
-        parts.setdefault(_part(one), replace(one, norm=0, shared=False, centre=ZERO))
+        bare, part = replace(one, norm=0, shared=False, centre=ZERO), _part(one)
+        parts[part] = bare if part not in parts or one.has_squares else parts[part]
     alone = replace(job, beside=(), aggregates=(), levels=0, spread=1, together=False, attributes=())
     return replace(alone, aggregates=tuple(parts.values()))
 
@@ -191,10 +192,11 @@ def _place(one: Contribution, rows: CountingJob) -> int:
 
 
 def _stored(one: Contribution, number: int) -> list[str]:
-    """Returns the columns of a part: its rows, or its values and their sum."""
+    """Returns the columns of a part: its rows, or its values, their sum and that of their squares."""
     if one.form == "count":
         return [f"dpduck_rows_{number}"]
-    return [f"dpduck_valued_{number}", f"dpduck_sum_{number}"]
+    squares = [f"dpduck_squares_{number}"] if one.has_squares else []
+    return [f"dpduck_valued_{number}", f"dpduck_sum_{number}", *squares]
 
 
 def _own_columns(job: CountingJob) -> Mapping[str, str]:
@@ -204,8 +206,11 @@ def _own_columns(job: CountingJob) -> Mapping[str, str]:
     """
     rows, found = _rows_of(job), dict[str, str]()
     for number, one in enumerate(job.aggregates):
-        stored = _stored(one, _place(one, rows))
-        names = ["rows"] if one.form == "count" else ["rows", "valued", "sum"]
+        place = _place(one, rows)
+        stored = _stored(rows.aggregates[place], place)
+        names = (
+            ["rows"] if one.form == "count" else ["rows", "valued", "sum", *(["squares"] if one.has_squares else [])]
+        )
         for name, column in zip(names, [stored[0], *stored], strict=False):
             found[f"dpduck_{name}_{number}"] = f"{column} AS dpduck_{name}_{number}"
     return found

@@ -84,14 +84,19 @@ def _integers(aggregates: Sequence[Contribution]) -> list[str]:
     found, first = [], 0
     for one in aggregates:
         counted_rows, valued, low, high = (f"CAST({total_name(first + place)} AS DOUBLE)" for place in range(4))
-        first += 1 if one.form == "count" else 4
+        squared_low, squared_high = (f"CAST({total_name(first + place)} AS DOUBLE)" for place in (4, 5))
+        first += 1 if one.form == "count" else 4 + 2 * one.has_squares
         if one.form == "count":
             found.append(counted_rows)
         elif one.form == "valued":
             found.append(valued)
         elif one.form == "sum":
-            start, step = int((one.low - one.centre) / one.unit), int(one.step / one.unit)
+            start, step = one.of_steps
             found.append(f"({valued} * {start} + ({high} * {LIMB} + {low}) * {step})")
+        elif one.form == "squares":
+            start, step = one.of_steps
+            summed, squared = f"({high} * {LIMB} + {low})", f"({squared_high} * {LIMB} + {squared_low})"
+            found.append(f"({valued} * {start**2} + {summed} * {2 * start * step} + {squared} * {step**2})")
         else:
             raise InternalError("facts of several tables")
     return found

@@ -10,8 +10,8 @@ Proof. w is a function of the unit's own integers, so every other unit has the s
 same. The unit itself adds w(y) y. Its squared norm is w^2 |y|^2, which the rule bounds for every y.
 
 So Gaussian noise of parameter sigma^2 costs F^2 N / (2 sigma^2) of rho, whatever the most rows of a unit are. Answers
-are in parts of 1/F. Two aggregates may share a weight, the smaller of theirs: it is within both norms. Then the count
-and the sum of an average miss the same rows.
+are in parts of 1/F. Aggregates may share a weight, the smallest of theirs: it is within all their norms. Then the count
+and the sum of an average miss the same rows, and so do the squares of a variance.
 
 How the rule is kept. All is computed in whole numbers: a sum of doubles depends on the order of its parts, which other
 units decide. With g = `shift(N)` public, |y| of a cell is divided by 2^g and rounded up, and N by 4^g and rounded down:
@@ -47,7 +47,7 @@ NARROW = 1 << 28
 
 def most_added(aggregates: Sequence[Contribution], max_rows: int) -> int:
     """Bounds what so many rows add to any sum here: values, their steps, or themselves."""
-    return max_rows * max((max(one.bound, one.steps) for one in aggregates), default=1)
+    return max_rows * max((max(one.bound, one.steps ** (2 if one.has_squares else 1)) for one in aggregates), default=1)
 
 
 def type_for(aggregates: Sequence[Contribution], max_rows: int) -> str:
@@ -168,8 +168,8 @@ def level_counts_sql(squares_sql: str, levels: int, spread: int) -> str:
 
 
 def squares_of(number: int) -> str:
-    """Returns the column of a unit's sum of squares."""
-    return f"dpduck_squares_{number}"
+    """Returns the column of a unit's squared norm: the sum of squares of its integers."""
+    return f"dpduck_norm_{number}"
 
 
 def _weight(number: int) -> str:
@@ -183,6 +183,8 @@ def _counted(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
         names = [f"dpduck_rows_{number}"]
         if aggregate.form != "count":
             names += [f"dpduck_valued_{number}", f"dpduck_sum_{number}"]
+        if aggregate.has_squares:
+            names.append(f"dpduck_squares_{number}")
         found += [(number, name) for name in names]
     return found
 
@@ -192,7 +194,7 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
     columns, given = [], iter(by_unit)
     for number, aggregate in enumerate(aggregates):
         if not aggregate.per_group:
-            columns += [next(given) for _ in range(1 if aggregate.form == "count" else 3)]
+            columns += [next(given) for _ in range(1 if aggregate.form == "count" else 3 + aggregate.has_squares)]
             continue
         steps = next(given).removesuffix(f" AS {value(number)}")
         columns += [
@@ -209,10 +211,12 @@ def added_sql(aggregate: Contribution, number: int, kind: str) -> str:
         return f"CAST(dpduck_rows_{number} AS {kind})"
     if aggregate.form == "valued":
         return f"CAST(dpduck_valued_{number} AS {kind})"
-    low, step = int((aggregate.low - aggregate.centre) / aggregate.unit), int(aggregate.step / aggregate.unit)
-    return (
-        f"abs(CAST(dpduck_valued_{number} AS {kind}) * {low} + CAST(ifnull(dpduck_sum_{number}, 0) AS {kind}) * {step})"
-    )
+    low, step = aggregate.of_steps
+    valued, summed = f"CAST(dpduck_valued_{number} AS {kind})", f"CAST(ifnull(dpduck_sum_{number}, 0) AS {kind})"
+    if aggregate.form == "squares":  # none is below 0
+        squares = f"CAST(ifnull(dpduck_squares_{number}, 0) AS {kind})"
+        return f"({valued} * {low * low} + {summed} * {2 * low * step} + {squares} * {step * step})"
+    return f"abs({valued} * {low} + {summed} * {step})"
 
 
 def _square(aggregate: Contribution, number: int, kind: str) -> str:
@@ -235,10 +239,13 @@ def _root(aggregate: Contribution, number: int, kind: str) -> str:
 
 
 def _shared(aggregates: Sequence[Contribution], number: int) -> str:
-    """Returns the weight of an aggregate: of two that share one, the smaller, which is within both norms."""
-    pair = [place for place in (number - 1, number) if place >= 0 and aggregates[place].shared]
-    places = sorted({place for first in pair for place in (first, first + 1)} | {number})
-    weights = [_corrected(aggregates[place], place) for place in places]
+    """Returns the weight of an aggregate: of those that share one, the smallest, which is within all their norms."""
+    first = last = number
+    while first > 0 and aggregates[first - 1].shared:
+        first -= 1
+    while aggregates[last].shared:
+        last += 1
+    weights = [_corrected(aggregates[place], place) for place in range(first, last + 1)]
     return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
 
 

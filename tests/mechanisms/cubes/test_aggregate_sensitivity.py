@@ -20,7 +20,7 @@ BY_CELL = (
 """Aggregates of which a unit adds less to one group than to all: their squares add up to less than a square."""
 
 WEIGHED = ("count(*), sum(dec)", "sum(big)", "count(*) FILTER (WHERE flag), count(dec)", "count(DISTINCT who)",
-           "sum(big, contribution_bounds_per_group => (-60, 20))")  # fmt: skip
+           "sum(big, contribution_bounds_per_group => (-60, 20))", "var_pop(big)", "avg(dec), stddev(dec)")  # fmt: skip
 """Aggregates of units that may be weighed."""
 
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "

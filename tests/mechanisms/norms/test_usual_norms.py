@@ -56,14 +56,16 @@ NORMED = [
     "day, count(*), avg(price), count(DISTINCT person) FROM t GROUP BY day",
     "day, sum(price), count(*) FILTER (WHERE sure) FROM t WHERE ward < 3 GROUP BY day",
     "day, avg(change) FROM t GROUP BY day",
+    "day, count(*), var_samp(price), avg(price) FROM t GROUP BY day",
+    "day, stddev(change) FROM t WHERE ward < 3 GROUP BY day",
 ]
 BY_ROWS = [
     "ward, count(*) FROM t GROUP BY ward",
     "count(*) FROM t",
     "day, sum(change) FROM t GROUP BY day",
-    "day, count(*), var_samp(price) FROM t GROUP BY day",
     "day, count(*), median(price) FROM t GROUP BY day",
     "day, sum(price), avg(price) FROM t GROUP BY day",
+    "day, sum(price), var_pop(price) FROM t GROUP BY day",
     "day, count(*, contribution_bounds_per_group => (0, 5)) FROM t GROUP BY day",
     "day // 2 AS pair, count(*) FROM t GROUP BY day // 2",
     "PREFIXES(day), count(*) FROM t GROUP BY PREFIXES(day)",

@@ -38,11 +38,12 @@ EVERY = (
     SUM,
     Contribution("", "valued", SCORE, Fraction(-3), Fraction(9), 12, shared=True),
     replace(SUM, centre=Fraction(4)),
+    replace(SUM, form="squares", centre=Fraction(4)),
     replace(SUM, condition=f"{SCORE} > 1"),
     Contribution(f"{SCORE} > 5", "sum", per_group="sum"),
     WIDE,
 )
-"""Counts, sums of both signs, a pair about a centre with one weight, persons, and numbers that need HUGEINT."""
+"""Counts, sums of both signs, three about a centre, persons, and numbers that need HUGEINT."""
 
 WORKED = Contribution(f"sqrt(abs({SCORE})) < 2")
 """A condition that a worker decides."""

@@ -24,10 +24,13 @@ Row = tuple[int, int, int | None]
 
 
 def aggregates(norm: int) -> dict[str, Contribution]:
-    """A count, a sum of both signs, and persons, with one norm in rows at their bound."""
+    """A count, a sum of both signs, squares about a centre, and persons, with one norm in rows at their bound."""
     return {
         "count": Contribution("", norm=norm),
         "sum": Contribution("", "sum", "v", Fraction(-60), Fraction(600), 660, norm=norm * 600**2),
+        "squares": Contribution(
+            "", "squares", "v", Fraction(-60), Fraction(600), 660, norm=norm * 540**4, centre=Fraction(60)
+        ),
         "persons": Contribution("", "sum", per_group="sum", norm=norm),
     }
 
@@ -69,7 +72,8 @@ def added(rows: Sequence[Row], one: Contribution) -> dict[int, int]:
     for _, cell, value in rows:
         number = 1
         if one.value_sql:
-            number = 0 if value is None else int(one.low / one.unit) + value * int(one.step / one.unit)
+            number = 0 if value is None else int(one.low + value * one.step - one.centre)
+            number = number**2 if one.form == "squares" else number
         found[cell] = 1 if one.per_group else found.get(cell, 0) + number
     return found
 
@@ -90,7 +94,7 @@ def units_of(seed: int, units: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("name", ["count", "sum", "persons"])
+@pytest.mark.parametrize("name", ["count", "sum", "squares", "persons"])
 @pytest.mark.parametrize("norm", [1, 9, 900])
 def test_a_unit_has_the_largest_weight_that_fits(name: str, norm: int) -> None:
     """Each unit alone, compared with whole numbers of Python."""
@@ -107,7 +111,7 @@ def test_a_unit_has_the_largest_weight_that_fits(name: str, norm: int) -> None:
         assert int((expected * expected).sum()) <= FULL * FULL * one.norm
 
 
-@pytest.mark.parametrize("name", ["count", "sum", "persons"])
+@pytest.mark.parametrize("name", ["count", "sum", "squares", "persons"])
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_no_unit_changes_the_weight_of_another(name: str, threads: int) -> None:
     """The table is the sum of the tables of each unit alone, in any order of rows and with any number of threads."""
@@ -183,7 +187,7 @@ def test_the_norm_is_of_the_rows_that_are_kept() -> None:
     assert tables_of(rows, Contribution("", norm=16), most=ROWS)[3] == ROWS * (FULL * 4 // ROWS)
 
 
-@pytest.mark.parametrize("name", ["count", "sum", "persons"])
+@pytest.mark.parametrize("name", ["count", "sum", "squares", "persons"])
 @pytest.mark.parametrize("norm", [1, 9, 900])
 def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
     """What a unit adds is within all three bounds that its price goes by."""
@@ -209,6 +213,21 @@ def test_two_aggregates_share_the_smaller_weight() -> None:
         counts, sums = tables_together(rows, [counted, summed])
         assert [int(counts[cell]) for cell in values] == [weight * len(one) for one in values.values()]
         assert [int(sums[cell]) for cell in values] == [weight * sum(one) for one in values.values()]
+
+
+def test_three_aggregates_share_the_smallest_weight() -> None:
+    """Values, sums and squares about a centre: one weight, within all three norms, whichever is the smallest."""
+    for norms in ((4, 10**9, 10**12), (10**6, 900, 10**12), (10**6, 10**9, 40_000), (16, 40_000, 10**7)):
+        counted = Contribution("", "valued", "v", Fraction(0), Fraction(100), 100, norm=norms[0], shared=True)
+        summed = replace(counted, form="sum", norm=norms[1], centre=Fraction(40))
+        squared = replace(summed, form="squares", norm=norms[2], shared=False)
+        every = (counted, summed, squared)
+        rows: list[Row] = [(1, cell % 3, 20 * cell % 101) for cell in range(12)]
+        exact = [added(rows, replace(counted, form="count", value_sql="")), added(rows, summed), added(rows, squared)]
+        squares = [sum(number**2 for number in one.values()) for one in exact]
+        weight = min(map(largest_weight, squares, norms))
+        for one, table in zip(exact, tables_together(rows, every), strict=True):
+            assert {cell: int(table[cell]) for cell in one} == {cell: weight * number for cell, number in one.items()}
 
 
 def test_weights_of_some_counts_are_a_defect() -> None:
