@@ -107,7 +107,7 @@ def test_the_same_figures_are_the_same_file(tmp_path: Path) -> None:
 def test_a_claim_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims are about figures: turned round, they fail, and the command ends with 1."""
     flat = {method: np.ones(9) for method in [*METHODS, sparse_data.CHOSEN]}
-    assert [passed for passed, _ in sparse_data.claims_of_3([flat] * 4)] == [False] * 4
+    assert [passed for passed, _ in sparse_data.claims_of_3([flat] * 4, 1)] == [False] * 4
     high = {label: [np.ones(2)] for label in list(mwem.LINES)[:5]}
     assert [passed for passed, _ in mwem.claims_of_2("mildew", high)] == [False]
     both = {"Barak et al., fitted": [np.ones(2)], "MWEM, 20 rounds": [np.ones(2)]}

@@ -140,7 +140,7 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
     if workload.kind == "sets":
         return exp.Group(expressions=[node.copy() for node in workload.nodes])
     if workload.kind == "predicates":
-        sets = [exp.Tuple(expressions=[node]) for node in [*names, *(exp.Paren(this=n.copy()) for n in workload.nodes)]]
+        sets = [exp.Tuple(expressions=[node]) for node in [*names, *(_key_of(node) for node in workload.nodes)]]
         return exp.Group(expressions=[exp.GroupingSets(expressions=sets)])
     most = max(comb(len(columns), k) for k in range(1, workload.order + 1)) if columns else 0
     if workload.order > len(columns):
@@ -148,6 +148,13 @@ def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
     if most > MOST_FAMILIES:
         raise Refusal(f"the workload has {most} sets of columns", accepted=f"at most {MOST_FAMILIES}", position=place)
     return exp.Group(expressions=[exp.Anonymous(this="marginals", expressions=[order, *names])])
+
+
+def _key_of(condition: exp.Expr) -> exp.Expr:
+    """Returns the key of a condition. A lone column would be the column's own key, and no condition."""
+    if isinstance(condition.unnest(), exp.Column):
+        return exp.Paren(this=exp.And(this=condition.copy(), expression=exp.true()))
+    return exp.Paren(this=condition.copy())
 
 
 def _split(request: Request, workload: WorkloadClause, columns: list[exp.Column]) -> tuple[Request, tuple[Key, ...]]:
