@@ -20,6 +20,7 @@ from dpduck.commands.command_line import main
 
 _BLOCK = re.compile(r"(?:^[^\n]* as `([\w.]+)`[^\n]*:\n\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LOOP = re.compile(r"^for (\w+) in (.*?); do\n(.*?)^done$", re.MULTILINE | re.DOTALL)
+_TYPES = re.compile(r"(?<=│\n)│[^\n]*\n(?=├)|^ +[\d,]+ rows +[\d,]+ columns$", re.MULTILINE)
 _LINES = re.compile("[\u2500-\u257f]")
 _DRAWN = re.compile(r"\b[0-9a-f]{64}\b|-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 NOISELESS = frozenset(
@@ -59,8 +60,11 @@ class Typed:
 
 
 def _plain(text: str, drawn: bool) -> str:
-    """One line of words and numbers, without the lines of a box; numbers that may be noise become a sign."""
-    line = " ".join(_LINES.sub(" ", text).split())
+    """One line of words and numbers; numbers that may be noise become a sign.
+
+    Lines, types and sizes of a box are left out, as each version of DuckDB may draw them in its own way.
+    """
+    line = " ".join(_LINES.sub(" ", _TYPES.sub("", text)).split())
     return _DRAWN.sub("#", line) if drawn else line
 
 
