@@ -2,7 +2,7 @@
 
 A row of a picture is one measurement, and a column is one cell of the table. The colour is the weight of the cell in
 the measurement. Strategies are those of the product, as it plans them. Prints the root mean squared error of an answer.
-The README's picture is one release of a made clinic beside its exact counts.
+The README's picture is one release of a made clinic beside its exact counts; the tutorial's are those of its tables.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import dpduck
 from benchmarks.papers._range_plans import plan_ranges
+from benchmarks.tutorial import draw_tutorial
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import all_ranges
 from dpduck.planning.choose import plan_workload
@@ -141,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = parser.parse_args(arguments).to
     folder.mkdir(parents=True, exist_ok=True)
     draw_release(release(), folder / "first_counts.svg")
+    draw_tutorial(folder / "tutorial")
     for letter, name in MARGINALS.items():
         cubes = cube_plan(letter)
         draw(cube_matrix(cubes), folder / f"{name}.svg", "the 64 cells of six BOOLEAN columns")

@@ -24,7 +24,9 @@ ABOVE = {"README.md": "index.md", "SECURITY.md": "security.md", "CONTRIBUTING.md
 """Pages of the first folder, and what the site calls them."""
 
 SECTIONS = {
-    "Tutorial": ("start", "tour", "glossary"),
+    "Tutorial": (
+        "first_counts", "whose_data", "sums_and_averages", "budget", "cubes", "publishing", "start", "tour", "glossary",
+    ),
     "How-to": (
         "choosing", "monthly", "shell", "python", "flight_sql", "postgresql", "superset", "report", "web", "engines",
         "prepared", "stores", "certificates", "coming_from",

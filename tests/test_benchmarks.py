@@ -150,7 +150,7 @@ def test_every_benchmark_is_tried() -> None:
     """A benchmark belongs to one of three kinds, and none is left out here."""
     assert sorted([*TINY, *MADE_FROM]) == names()
     drafts = {"private_drafts.py", "draft_shares.py"}
-    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "screenshots.py"} | drafts
+    beside = {"reading_list.py", "house.py", "choosing.py", "pictures.py", "screenshots.py", "tutorial.py"} | drafts
     assert {path.name for path in BENCHMARKS.glob("*.py")} == beside, "none of these times anything"
 
 
@@ -224,7 +224,7 @@ def test_screenshots_are_taken(tmp_path: Path) -> None:
 def test_pictures_of_strategies_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One for each strategy of docs/strategies.md, the same for the same plan, and a release for the README."""
     pictures.main(["--to", str(tmp_path)])
-    drawn = {path.name for path in tmp_path.iterdir()}
+    drawn = {path.name for path in tmp_path.glob("*.svg")}
     assert drawn == {path.name for path in pictures.FOLDER.glob("*.svg")}
     page = (pictures.FOLDER.parent / "strategies.md").read_text(encoding="utf-8")
     assert all(f"(pictures/{name})" in page for name in drawn - {"first_counts.svg"})
