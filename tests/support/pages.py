@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from dpduck.commands.command_line import main
 
 BLOCK = re.compile(r"^```(\w+)(?: needs=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"(?:#|--) ([\w/]+\.\w+)\n")
 _SAID = re.compile(r"-- (gives|refused): (.+)")
 _ERROR = re.compile(r"^(?:Invalid Input|Catalog|Binder|Parser) Error: ")
 
@@ -62,7 +63,10 @@ def installed(name: str) -> bool:
 
 
 def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
-    """Types every block that its packages are installed for. instead: what a reader has in place of an example's."""
+    """Types every block that its packages are installed for; a block whose first line names a file becomes that file.
+
+    instead: what a reader has in place of an example's.
+    """
     for kind, needs, written in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not all(map(installed, filter(None, needs.split(",")))):
             continue
@@ -70,7 +74,10 @@ def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
         for example, mine in instead.items():
             text = text.replace(example, mine)
         typed.kinds.add(kind)
-        if kind == "python":
+        if named := _FILE.match(text):
+            (typed.folder / named[1]).parent.mkdir(exist_ok=True)
+            (typed.folder / named[1]).write_text(text, encoding="utf-8")
+        elif kind == "python":
             exec(text, typed.names)  # noqa: S102
         elif kind == "sql":
             for statement, says, what in steps(text):
