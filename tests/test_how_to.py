@@ -44,7 +44,7 @@ def test_a_page_is_one_screen(name: str) -> None:
     assert [one for one in sentences(text) if number_of_words(one) > 25] == []
     if name != "how_to":
         assert text.startswith("# ") and "\nYou need " in text
-        assert "\n**It worked** if " in text and re.search(r"^(## )?If it did not:?$", text, re.MULTILINE)
+        assert "\n**It worked** if " in text and "\n## If it did not\n" in text
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -66,11 +66,11 @@ def test_sentences_are_counted() -> None:
 
 
 def check_top_20(page: Typed) -> None:
-    """Intervals at 0.999 of independent noise: 5 of 60 miss in fewer than 6e-9 of all cases. Places follow."""
+    """Intervals at 0.999 of independent noise: 6 of 60 miss in fewer than 1e-10 of all cases. Places follow."""
     missed = page.rows("""
         SELECT count(*) FROM private.by_drug JOIN (SELECT drug, count(*) AS exact FROM prescriptions GROUP BY drug)
         USING (drug) WHERE exact NOT BETWEEN low AND high""")[0][0]
-    assert missed <= 4
+    assert missed <= 5
     exact = [drug for (drug,) in page.rows("SELECT drug FROM prescriptions GROUP BY drug ORDER BY count(*) DESC, drug")]
     for drug, _, _, _, best, worst in page.answer("best_place"):
         assert best <= worst and (missed or best <= exact.index(drug) + 1 <= worst), drug
