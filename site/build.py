@@ -27,10 +27,14 @@ SECTIONS = {
     "Tutorial": (
         "first_counts", "whose_data", "sums_and_averages", "budget", "cubes", "publishing", "start", "tour", "glossary",
     ),
-    "How-to": (
-        "choosing", "monthly", "shell", "python", "flight_sql", "postgresql", "superset", "report", "web", "engines",
-        "prepared", "stores", "certificates", "coming_from",
+    "How-to": ("how_to", "coming_from"),
+    "How-to: policies": ("policy_register", "policy_web_logs", "policy_shop", "forgot_a_column", "choosing"),
+    "How-to: questions": ("top_20", "difference", "year_on_year", "rare_groups", "budget_ran_out"),
+    "How-to: tools": (
+        "superset", "metabase", "grafana", "power_bi_tableau", "excel", "postgresql", "psycopg", "dbt", "python",
     ),
+    "How-to: ask": ("notebook_use", "adbc", "flight_sql", "shell", "web"),
+    "How-to: run": ("monthly", "report", "certificates", "prepared", "stores", "engines"),
     "Reference": (
         "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",
         "left_out",

@@ -161,8 +161,8 @@ def test_every_guide_is_there() -> None:
     """Guides for Python, Superset with the safe settings, PostgreSQL, Flight SQL."""
     for name in (
         "python",
-        "superset",
-        "postgresql",
+        "how_to/superset",
+        "how_to/postgresql",
         "flight_sql",
         "summaries",
         "synthetic_data",
@@ -175,4 +175,4 @@ def test_every_guide_is_there() -> None:
         text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
         for file in re.findall(r"`((?:tests|benchmarks|sql)/[\w/]+\.\w+)`", text):
             assert (DOCS.parent / file).is_file(), file
-    assert "enable_external_access" in (DOCS / "superset.md").read_text(encoding="utf-8")
+    assert "enable_external_access" in (DOCS / "how_to" / "superset.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ VIEWS = [
 """Two names, since Superset's own store in SQLite takes a table's name once, whatever database it is in."""
 LISTED = ["by_ward", "dpduck_releases", "ward_counts"]
 SAFE = {"connect_args": {"read_only": True, "config": {"enable_external_access": False, "lock_configuration": True}}}
-"""What docs/superset.md tells to put into "Engine parameters" of a published file."""
+"""What docs/how_to/superset.md tells to put into "Engine parameters" of a published file."""
 
 SUM = {"expressionType": "SIMPLE", "column": {"column_name": "n"}, "aggregate": "SUM", "label": "visits"}
 COUNT = {"expressionType": "SQL", "sqlExpression": "COUNT(*)", "label": "visits"}

@@ -1,0 +1,173 @@
+"""Types the code of a page in an empty folder, as a reader does: its commands, its Python, its SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from dpduck.commands.command_line import main
+
+BLOCK = re.compile(r"^```(\w+)(?: needs=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"(?:#|--) ([\w/]+\.\w+)\n")
+_SAID = re.compile(r"-- (gives|refused): (.+)")
+_ERROR = re.compile(r"^(?:Invalid Input|Catalog|Binder|Parser) Error: ")
+
+
+@dataclass
+class Typed:
+    """What a page left behind: its names in Python, what commands said, and what statements answered."""
+
+    folder: Path
+    names: dict[str, Any] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    answers: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+
+    @property
+    def con(self) -> duckdb.DuckDBPyConnection:
+        """The connection that the page opened."""
+        con = self.names["con"]
+        assert isinstance(con, duckdb.DuckDBPyConnection)
+        return con
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.con.execute(sql).fetchall()
+
+    def answer(self, part: str) -> list[tuple[Any, ...]]:
+        """What the first statement answered that has this part."""
+        return next(rows for statement, rows in self.answers.items() if part in statement)
+
+
+def installed(name: str) -> bool:
+    """Whether a package can be imported; one of a parent that is missing cannot."""
+    try:
+        return find_spec(name) is not None
+    except ImportError:
+        return False
+
+
+def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
+    """Types every block that its packages are installed for; a block whose first line names a file becomes that file.
+
+    instead: what a reader has in place of an example's.
+    """
+    for kind, needs, written in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if not all(map(installed, filter(None, needs.split(",")))):
+            continue
+        text = written
+        for example, mine in instead.items():
+            text = text.replace(example, mine)
+        typed.kinds.add(kind)
+        if named := _FILE.match(text):
+            (typed.folder / named[1]).parent.mkdir(exist_ok=True)
+            (typed.folder / named[1]).write_text(text, encoding="utf-8")
+        elif kind == "python":
+            exec(text, typed.names)  # noqa: S102
+        elif kind == "sql":
+            for statement, says, what in steps(text):
+                typed.answers[statement] = check_statement(typed.con, statement, says, what)
+        elif kind == "sh":
+            for command in commands(text):
+                typed.said.append(run_command(command, typed))
+
+
+def steps(block: str) -> Iterator[tuple[str, str, str]]:
+    """The statements of a block, each with what the page says that it gives, or why it is refused."""
+    lines: list[str] = []
+    ready: tuple[str, str, str] | None = None
+    for line in block.splitlines():
+        if (said := _SAID.fullmatch(line)) and ready:
+            ready = (ready[0], said[1], said[2])
+            continue
+        lines.append(line)
+        if line.endswith(";"):
+            if ready:
+                yield ready
+            ready, lines = ("\n".join(lines), "", ""), []
+    assert not "".join(lines).strip(), f"no semicolon: {lines}"
+    if ready:
+        yield ready
+
+
+def check_statement(con: duckdb.DuckDBPyConnection, statement: str, says: str, what: str) -> list[tuple[Any, ...]]:
+    """Runs a statement, which must give what the page says of it, or be refused as it says."""
+    if says == "refused":
+        with pytest.raises(duckdb.Error) as refused:
+            con.sql(statement).fetchall()
+        message = _ERROR.sub("", str(refused.value).split("\n")[0])
+        assert what in message, (statement, message)
+        return []
+    found = con.sql(statement)
+    assert found is not None, f"nothing to show: {statement}"
+    columns, rows = found.columns, found.fetchall()
+    shown = f"{', '.join(columns)}; {len(rows)} row{'s' * (len(rows) != 1)}"
+    assert what in ("", shown, shown.partition(";")[0]), (statement, shown)
+    return rows
+
+
+def commands(block: str) -> list[str]:
+    """The commands of a block: a quotation may run over several lines."""
+    found, lines = [], ""
+    for line in block.splitlines():
+        lines += line
+        try:
+            shlex.split(lines, comments=True)
+        except ValueError:  # the quotation goes on
+            lines += "\n"
+            continue
+        found.append(lines)
+        lines = ""
+    assert not lines, lines
+    return [command for command in found if shlex.split(command, comments=True)]
+
+
+def run_command(command: str, typed: Typed) -> str:
+    """Runs `dpduck ..` and `python -c ..` in this process, and other programs as they are; `>` and `<` name files."""
+    words = shlex.split(command, comments=True)
+    given, target = None, None
+    if ">" in words:
+        target = typed.folder / words[words.index(">") + 1]
+        words = words[: words.index(">")]
+    if "<" in words:
+        given = (typed.folder / words[words.index("<") + 1]).read_text(encoding="utf-8")
+        words = words[: words.index("<")]
+    output = _run(words, given)
+    if target:
+        target.write_text(output, encoding="utf-8")
+    return output
+
+
+def _run(words: list[str], given: str | None) -> str:
+    if words[0] == "pip":
+        return ""
+    if words[0] == "dpduck":
+        done = CliRunner().invoke(main, words[1:], input=given)
+        assert done.exit_code == 0, (words, done.output)
+        return done.output
+    if words[:2] == ["python", "-c"]:
+        with contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # a line of a page need not close what it reads
+            exec(words[2], {})  # noqa: S102
+        return said.getvalue()
+    program = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
+        pytest.skip(f"not installed: {words[0]}")
+    ran = subprocess.run([program, *words[1:]], input=given, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, (words, ran.stderr)
+    return ran.stdout

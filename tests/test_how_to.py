@@ -1,0 +1,327 @@
+"""The how-to pages: each is one screen of short sentences, and what it tells to type does what it says."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpduck
+from tests.server.served import serving_flight
+from tests.support.pages import BLOCK, Typed, installed, type_page
+from tests.support.postgres_server import postgres_server
+from tests.support.words import long_lines, long_sentences
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {page.stem: page for page in sorted((ROOT / "docs" / "how_to").glob("*.md"))}
+CLONE = {"sql/examples/": f"{ROOT}/sql/examples/"}
+PUBLISHER, READER = "publisher:PASSWORD@localhost/warehouse", "reader:READING@localhost/warehouse"
+FAR = 20
+"""Standard errors. Laplace noise of any number of cells is farther off in fewer than 1e-11 of all cases."""
+
+
+def text_of(name: str) -> str:
+    return PAGES[name].read_text(encoding="utf-8")
+
+
+def blocks(name: str, kind: str) -> list[str]:
+    return [text for one, _, text in BLOCK.findall(text_of(name)) if one == kind]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_one_screen(name: str) -> None:
+    """At most 60 lines of 120 characters, no sentence of more than 25 words, and both ends of every task."""
+    text = text_of(name)
+    assert len(text.splitlines()) <= 60
+    assert long_lines(text) == [] and long_sentences(text) == []
+    if name != "how_to":
+        assert text.startswith("# ") and "\nYou need " in text
+        assert "\n**It worked** if " in text and "\n## If it did not\n" in text
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_links_is_there(name: str) -> None:
+    """Links between pages lead to files, and the page of all pages lists each one."""
+    page = PAGES[name]
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", text_of(name)):
+        assert (page.parent / target).is_file(), target
+    assert name == "how_to" or f"({name}.md)" in text_of("how_to")
+
+
+def check_top_20(page: Typed) -> None:
+    """Intervals at 0.999 of independent noise: 6 of 60 miss in fewer than 1e-10 of all cases. Places follow."""
+    missed = page.rows("""
+        SELECT count(*) FROM private.by_drug JOIN (SELECT drug, count(*) AS exact FROM prescriptions GROUP BY drug)
+        USING (drug) WHERE exact NOT BETWEEN low AND high""")[0][0]
+    assert missed <= 5
+    exact = [drug for (drug,) in page.rows("SELECT drug FROM prescriptions GROUP BY drug ORDER BY count(*) DESC, drug")]
+    for drug, _, _, _, best, worst in page.answer("best_place"):
+        assert best <= worst and (missed or best <= exact.index(drug) + 1 <= worst), drug
+
+
+def check_difference(page: Typed) -> None:
+    """2,400 buyers of 20,000 on one page and 2,000 on the other: 400 more, and 0.02 (far: FAR)."""
+    ((more, stderr, low, high),) = page.answer("dp_stderr_of")
+    assert abs(more - 400) < FAR * stderr and low < more < high
+    ((rate, noise, low, high),) = page.answer("dp_ratio_of")
+    assert abs(rate - 0.02) < FAR * noise and low < rate < high and noise < (high - low) / 10
+
+
+def check_year_on_year(page: Typed) -> None:
+    """Differences and the ratio are the exact ones but for noise (far: FAR; ten times the interval is farther)."""
+    exact = page.rows("""SELECT ward, count(*) FILTER (year(day) = 2025), count(*) FILTER (year(day) = 2024)
+                         FROM visits GROUP BY ward ORDER BY ward""")
+    for (ward, this, last), (shown, more, stderr) in zip(exact, page.answer("AS more"), strict=True):
+        assert ward == shown and abs(more - (this - last)) < FAR * stderr
+    shown = page.rows("""FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward, day, count(*) AS n,
+        dp_stderr(n) FROM visits WHERE month(day) <= 6 GROUP BY ward, day ORDER BY ward, day $$)""")
+    half = page.rows("""SELECT ward, CAST(date_trunc('year', day) AS DATE) AS year, count(*) FROM visits
+        WHERE month(day) <= 6 GROUP BY ALL ORDER BY ALL""")
+    for (ward, year, n, stderr), (*keys, count) in zip(shown, half, strict=True):
+        assert [ward, year] == keys and abs(n - count) < FAR * stderr, "WHERE sees the day itself"
+    ((per_cent, low, high),) = page.answer("per_cent")
+    assert abs(per_cent - 100 * (exact[-1][1] / exact[-1][2] - 1)) < 10 * (high - low) / 2 and low > 0
+
+
+def check_rare_groups(page: Typed) -> None:
+    """HAVING is free: two charges. What stands out is common, and 43 people are counted together (far: FAR)."""
+    assert page.rows("SELECT spent FROM dp_budget()") == [(1.0,)]
+    shown = page.answer("HAVING n > 5")
+    assert {name for name, *_ in shown} >= {"cold", "flu", "measles"} and all(n > 5 * e for _, _, n, e in shown)
+    assert all(abs(n - 43) < FAR * e for kind, n, e in page.answer("'rare'") if kind == "rare")
+
+
+def check_budget_ran_out(page: Typed) -> None:
+    """Free answers are right (far: FAR), and 0.5 is left after the budget was raised."""
+    exact = page.rows("SELECT ward, count(*) FROM visits WHERE age >= 50 GROUP BY ward ORDER BY ward")
+    for (ward, count), (shown, n, stderr, *_) in zip(exact, sorted(page.answer("dp_known")), strict=True):
+        assert ward == shown and abs(n - count) < FAR * stderr
+    assert page.answer("SELECT declared") == [("epsilon = 1.5", 1.0, 0.5)]
+    assert all(0.055 < price < 0.06 and not fits for _, price, _, fits in page.answer("dp_plan"))
+    assert page.rows(next(one for one in page.answers if "dp_plan" in one))[0][-1] is True, "it fits now"
+
+
+def check_forgot_a_column(page: Typed) -> None:
+    """Three charges of 0.5; the free answer is right (far: FAR), and the column has a domain."""
+    assert page.rows("SELECT spent FROM dp_budget()") == [(1.5,)]
+    exact = page.rows("SELECT sex, count(*) FROM visits WHERE ward <> 'west' GROUP BY sex ORDER BY sex")
+    for (sex, count), (shown, n, stderr, *_) in zip(exact, sorted(page.answer("dp_known")), strict=True):
+        assert sex == shown and abs(n - count) < FAR * stderr
+    ((domain,),) = page.rows("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'")
+    assert "F" in domain
+
+
+def check_policy_register(page: Typed) -> None:
+    """The parts of rows that the page tells are dp_check's; towns have 10,500 rows each (far: FAR)."""
+    percent = {finding: value for finding, _, value in page.answer("WHERE percent > 0;")}
+    for told, finding in (("4.8 %", "rows dropped by MAX ROWS 1"), ("11.1 %", "rows outside the domain of born"),
+                          ("2 %", "rows with NULL in status"), ("12.9", "rows outside some domain")):  # fmt: skip
+        assert f"{percent[finding]:.1f}".removesuffix(".0") == told.removesuffix(" %")
+        assert told == "12.9" or told in text_of("policy_register")
+    assert all(abs(n - 10500) < FAR * e for _, n, e in page.answer("grouping_level"))
+
+
+def check_policy_web_logs(page: Typed) -> None:
+    """The findings that the page tells; each day of the week is charged, and LIFETIME seven times."""
+    found = {finding: (value, percent) for finding, value, percent in page.answer("'99 %'")}
+    assert found["99 % of units have at most this many rows"] == (4.0, None)
+    assert f"{found['rows dropped by MAX ROWS 4'][1]:.1f}" == "9.9"
+    assert f"{found['rows dropped by MAX ROWS 100'][1]:.0f}" == "8"
+    of_crawler = page.rows("""SELECT sum(greatest(n - 4, 0)) FROM (
+        SELECT count(*) AS n FROM requests WHERE device = 'd0' GROUP BY CAST(seen AS DATE))""")[0][0]
+    assert found["rows dropped by MAX ROWS 4"][0] == of_crawler, "nobody else has more than 4"
+    spent = {period: value for period, value, _ in page.answer("dp_budget")}
+    assert spent.pop("LIFETIME") == 3.5 and spent.pop("any other day") == 0
+    assert list(spent.values()) == [0.5] * 7
+    assert page.rows("SELECT count(*) FROM private.first_week") == [(28,)]
+
+
+def check_policy_shop(page: Typed) -> None:
+    """What each MAX ROWS drops is what the page tells; revenues are right (far: FAR) to a few per cent."""
+    assert [round(percent, 1) for _, percent in page.answer("MAX ROWS 3';")] == [77.8]
+    assert page.answer("MAX ROWS 30';") == [(0.0, 0.0)]
+    exact = {(region, item): total for region, item, total in page.rows("""
+        SELECT region, item, CAST(sum(price) AS DOUBLE) FROM customers JOIN orders ON id = customer_id
+        JOIN lines USING (order_id) GROUP BY region, item""")}  # fmt: skip
+    for region, item, revenue, stderr in page.answer("AS revenue"):
+        assert abs(revenue - exact[region, item]) < FAR * stderr and stderr < 0.05 * exact[region, item]
+
+
+def check_notebook_use(page: Typed) -> None:
+    """Cells that ask run again for nothing."""
+    for block in blocks("notebook_use", "python")[:2]:
+        if "connect" not in block:
+            exec(block, page.names)  # noqa: S102
+    assert page.rows("SELECT spent FROM dp_budget()") == [(0.5,)]
+    assert (page.folder / "wards.png").is_file() == (installed("pandas") and installed("matplotlib"))
+
+
+def check_excel(page: Typed) -> None:
+    """Both files have six months, and the bars of one are the interval of the other: each is one release."""
+    with (page.folder / "by_month.csv").open() as one, (page.folder / "from_file.csv").open() as other:
+        bars, ends = list(csv.DictReader(one)), list(csv.DictReader(other))
+    assert len(bars) == len(ends) == 6
+    for bar, end in zip(bars, ends, strict=True):
+        assert float(bar["n"]) + float(bar["above"]) == float(end["high"])
+        assert float(bar["n"]) - float(bar["below"]) == float(end["low"])
+
+
+def check_superset(page: Typed) -> None:
+    """The engine parameters of the page, given to SQLAlchemy: wards are read, files are not."""
+    (parameters,) = map(json.loads, blocks("superset", "json"))
+    arguments = parameters["connect_args"]
+    with duckdb.connect(str(page.folder / "published.duckdb"), **arguments) as reader:
+        assert len(reader.execute("SELECT ward, sum(n) FROM by_cell GROUP BY ward").fetchall()) == 3
+        for refused in (
+            "SELECT * FROM read_text('/etc/passwd')",
+            "SET enable_external_access = true",
+            "DROP TABLE by_cell",
+        ):
+            with pytest.raises(duckdb.Error):
+                reader.execute(refused)
+    assert find_spec("sqlalchemy") is None or page_in_sqlalchemy(page.folder / "published.duckdb", parameters) == 3
+
+
+def page_in_sqlalchemy(file: Path, parameters: dict[str, Any]) -> int:
+    """Reads the wards as Superset does."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("duckdb_engine")
+    engine = sqlalchemy.create_engine(f"duckdb:///{file}", **parameters)
+    with engine.connect() as connection:
+        rows = connection.execute(sqlalchemy.text("SELECT ward, SUM(n) FROM by_cell GROUP BY ward")).all()
+    engine.dispose()
+    return len(rows)
+
+
+def check_dbt(page: Typed) -> None:
+    """The files of the page make a table of three wards: by dbt where it is installed, else by what it would run."""
+    if installed("dbt"):
+        assert "PASS=1" in page.said[-1]
+    else:
+        yaml, jinja = pytest.importorskip("yaml"), pytest.importorskip("jinja2")
+        (attached,) = yaml.safe_load((page.folder / "profiles.yml").read_text())["clinic"]["outputs"]["dev"]["attach"]
+        (source,) = yaml.safe_load((page.folder / "models" / "sources.yml").read_text())["sources"]
+        assert source["database"] == attached["alias"] and attached["read_only"] is True
+        model = jinja.Template((page.folder / "models" / "busy_wards.sql").read_text()).render(
+            config=lambda **_: "", source=lambda name, table: f"{source['database']}.{source['schema']}.{table}"
+        )
+        with duckdb.connect(str(page.folder / "dev.duckdb")) as dev:
+            dev.execute(f"ATTACH '{attached['path']}' AS {attached['alias']} (READ_ONLY)")
+            dev.execute(f"CREATE TABLE busy_wards AS {model}")
+    with duckdb.connect(str(page.folder / "dev.duckdb"), read_only=True) as dev:
+        assert dev.execute("SELECT count(*) FROM busy_wards WHERE at_least > 6000").fetchone() == (3,)
+
+
+CHECKS: dict[str, Callable[[Typed], None]] = {
+    name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")
+}
+WAREHOUSE = ("metabase", "grafana", "power_bi_tableau", "psycopg")
+"""Pages that read what docs/how_to/postgresql.md publishes."""
+
+
+def test_every_page_is_typed() -> None:
+    """No page is forgotten: it has a check here, or a test of its own below."""
+    assert set(PAGES) == {*CHECKS, *WAREHOUSE, "postgresql", "adbc", "how_to"}
+
+
+@pytest.mark.sampled
+@pytest.mark.filterwarnings("ignore")  # other projects warn as they like
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_page_does_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block runs as it stands, in a fresh folder; statements give what the page says, or are refused so."""
+    monkeypatch.chdir(tmp_path)
+    page = Typed(tmp_path)
+    type_page(PAGES[name], page, CLONE)
+    assert page.kinds & {"sql", "python", "sh"}
+    CHECKS[name](page)
+    if "con" in page.names:
+        page.con.close()
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Typed, str]]:
+    """PostgreSQL after docs/how_to/postgresql.md was typed, and the address of its reader."""
+    pytest.importorskip("duckdb_extension_postgres_scanner", reason="the extension's wheel is not installed")
+    folder = tmp_path_factory.mktemp("warehouse")
+    with postgres_server() as uri, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
+        reader = re.sub(r"//[^@]+@", "//reader:READING@", uri)
+        typed = Typed(folder)
+        mine = {f"postgresql://{PUBLISHER}": uri, f"postgresql://{READER}": reader}
+        type_page(PAGES["postgresql"], typed, CLONE | mine)
+        yield typed, reader
+
+
+def psql(reader: str, query: str) -> list[list[str]]:
+    """Asks as the reader does; psql is there, since the page of PostgreSQL was typed with it."""
+    said = subprocess.run(["psql", reader, "-AtF", "\t", "-c", query], capture_output=True, text=True, check=True)
+    return [line.split("\t") for line in said.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_the_publication_is_as_the_page_says(warehouse: tuple[Typed, str]) -> None:
+    """The last command shows three wards; the reader sees what was published, may not write, and no more is there."""
+    typed, reader = warehouse
+    assert len(re.findall(r"^ *(?:cardiology|emergency|oncology) *\|", typed.said[-1], re.MULTILINE)) == 3
+    found = psql(reader, "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema "
+                         "NOT IN ('pg_catalog', 'information_schema') ORDER BY table_name")  # fmt: skip
+    assert found == [["released", name] for name in ("by_cell", "by_month", "dpduck_releases")]
+    with pytest.raises(subprocess.CalledProcessError):
+        psql(reader, "DELETE FROM released.by_cell")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WAREHOUSE)
+def test_a_tool_reads_the_publication(
+    name: str, warehouse: tuple[Typed, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What tools send is answered, and adds up to the same three wards and six months."""
+    typed, reader = warehouse
+    wards = sorted(psql(reader, "SELECT ward, sum(n) FROM released.by_cell GROUP BY ward"))
+    for query in blocks(name, "postgresql"):
+        rows = psql(reader, query)
+        if "by_month" in query:
+            assert len(rows) == 6 and all(float(low) <= float(n) <= float(high) for _, n, low, high in rows)
+        elif "GROUP BY" in query:
+            assert sorted(row[:2] for row in rows) == wards
+    for settings in blocks(name, "yaml"):
+        (source,) = pytest.importorskip("yaml").safe_load(settings)["datasources"]
+        assert (source["user"], source["secureJsonData"]["password"]) == ("reader", "READING")
+        assert f"{source['user']}:READING@localhost/{source['jsonData']['database']}" == READER
+    page = Typed(typed.folder)
+    type_page(PAGES[name], page, {f"postgresql://{READER}": reader})
+    if "psycopg" in page.names:
+        assert page.names["count"] == pytest.approx(float(dict(wards)["oncology"]))
+        assert page.names["promise"].startswith("differentially private")
+        assert len(re.findall(r"^2026-0[1-6]-01 ", capsys.readouterr().out, re.MULTILINE)) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not installed("adbc_driver_flightsql"), reason="no driver of ADBC is installed")
+def test_adbc_asks_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The owner's commands, a server, and the client's block: two rows, for 0.1 of the share."""
+    monkeypatch.chdir(tmp_path)
+    before, serve, after = text_of("adbc").partition("dpduck serve clinic.duckdb --flight-sql\n")
+    owner, client = tmp_path / "owner.md", tmp_path / "client.md"
+    owner.write_text(f"{before}```\n", encoding="utf-8")
+    client.write_text(after[after.index("## You read") :], encoding="utf-8")
+    page = Typed(tmp_path)
+    type_page(owner, page, CLONE)
+    token = page.said[-1].split()[-1]
+    with serving_flight(tmp_path / "clinic.duckdb", "--flight-sql", "localhost:0") as address:
+        type_page(client, page, {"TOKEN": token, "grpc://localhost:32010": address})
+    assert serve and page.names["answer"].num_rows == 2
+    assert "cardiology" in capsys.readouterr().out
+    with dpduck.connect("clinic.duckdb") as con:
+        assert con.execute("SELECT epsilon FROM dp_ledger() WHERE principal = 'alice'").fetchall() == [(0.1,)]
