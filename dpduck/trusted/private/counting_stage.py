@@ -16,11 +16,11 @@ between rows that are alike in all that is used of them. So both inputs keep the
 tables are sums over kept rows (over units and cells, where bounds are by group). A unit's first C cells are a function
 of its own cells. A window by unit gives one number to all rows of a cell. So rows are kept in C cells at most, and m
 rows lie in m cells at most. The unit itself adds at most m rows, each to one cell, and each adds at most
-Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K, and its square; for moments the Bernstein basis at
-k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value. By group it adds in at most min(m,
-C, cells) cells, in each once, after clamping. Without a unit, m is the number of copies that public joins make of a
-row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they neither overflow nor fail for
-any integers.
+Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K, and its square; for moments the
+Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value. By group it
+adds in at most min(m, C, cells) cells, in each once, after clamping. Without a unit, m is the number of copies that
+public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they neither
+overflow nor fail for any integers.
 
 Of other rows, the units with more than m rows may be known before (Crowds): a list of at least all these, found in the
 same transaction. Rows of a unit that is not on it are m at most, and all are kept, as by their rank. Those of a unit on
