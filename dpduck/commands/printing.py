@@ -40,6 +40,9 @@ LEFT_OUT = "│ … │"
 USUAL = (None, "", "in force", "owner", 0)
 """What a narrow box has no column for, where every row says it."""
 
+ALWAYS = frozenset({"spent"})
+"""Columns that say something where they are 0, too."""
+
 ADVICE_AT = 20
 """Where the words of a finding begin, after its value and its per cent."""
 
@@ -109,7 +112,8 @@ def width() -> int:
 def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """Leaves out the columns that say nothing, or the USUAL, in every row."""
     rows = relation.fetchall()
-    kept = [name for place, name in enumerate(relation.columns) if any(row[place] not in USUAL for row in rows)]
+    telling = {name for place, name in enumerate(relation.columns) if any(row[place] not in USUAL for row in rows)}
+    kept = [name for name in relation.columns if name in telling | ALWAYS]
     return relation.project(", ".join(map(quote_identifier, kept))) if kept else relation
 
 

@@ -59,7 +59,7 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
     cells = np.prod([workload.sizes[attribute] for attribute in base], dtype=object)
     measurements = (Measurement(marginal_query(base, workload.sizes), parameter),)
     variances = tuple(direct_variance(workload.sizes, base, asked, variance) for asked in workload.marginals)
-    return problem.plan("I", measurements, variances, f"measures one table of {cells} cells")
+    return problem.plan("I", measurements, variances, f"measures one table of {cells} cell{'' if cells == 1 else 's'}")
 
 
 # Plans of the strategy Q: every marginal of the workload is measured, with uniform or optimal noise (Q+).
