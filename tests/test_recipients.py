@@ -82,7 +82,7 @@ def with_the_counts_of_the_page(published: Path) -> duckdb.DuckDBPyConnection:
 def test_figures_follow_from_the_counts(published: Path) -> None:
     """Standard errors, intervals, totals and differences are those of the counts that the page shows.
 
-    Counts by age are not shown. Their sums move by noise alone, so that only the widths of their intervals are compared.
+    Counts by age are not shown. Their sums move by noise alone, so that the widths of their intervals are compared.
     """
     con = with_the_counts_of_the_page(published)
     for statement, table in BLOCK.findall(READ):
