@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,16 @@ def test_every_test_that_a_page_names_exists() -> None:
             assert name in named_tests(ROOT / file), f"{page.name}: {file}::{name}"
             found += 1
     assert found > 20
+
+
+def test_the_changelog_has_the_version_that_is_built() -> None:
+    """ "Unreleased" stands first. Below it the version of pyproject.toml has its date, and five lines of highlights."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    first, second = re.findall(r"^## (.+)$", text, re.MULTILINE)[:2]
+    assert first == "Unreleased" and re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", second)
+    highlights = text.split(f"## {second}\n")[1].partition("\n### ")[0].strip().splitlines()
+    assert len(highlights) == 5
+    assert all(line.startswith("* **") and len(line) <= LONGEST_LINE for line in highlights)
+    headings = re.findall(r"^### (.+)$", text.split(f"## {second}\n")[1].partition("\n## ")[0], re.MULTILINE)
+    assert len(headings) == len(set(headings)), "a version has each heading once"
