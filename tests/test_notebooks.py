@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pictures
-from tests.test_explanations import LONGEST_SENTENCE, sentences, words
+from tests.support.words import long_sentences, words_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 RUN = """
@@ -89,8 +89,8 @@ def test_a_notebook_tells_what_it_does(notebook: Path) -> None:
     """600 words or more of short sentences, the run time in the first cell, a conclusion under each picture."""
     found = cells(notebook)
     prose = [text for kind, text, _ in found if kind == "markdown"]
-    assert sum(len(text.split()) for text in prose) >= WORDS
-    assert [one for text in prose for one in sentences(text) if words(one) > LONGEST_SENTENCE] == []
+    assert sum(map(words_of, prose)) >= WORDS
+    assert [one for text in prose for one in long_sentences(text)] == []
     assert re.search(r"(seconds|minutes?) on two cores", prose[0]), "the run time"
     assert any(picture for *_, picture in found)
     for (*_, picture), (kind, text, _) in zip(found, [*found[1:], ("none", "", False)], strict=True):
