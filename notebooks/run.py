@@ -22,10 +22,10 @@ def cleaned(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def main() -> None:
-    """Runs them in a folder of their own, with plots inside of the page."""
+    """Runs them in a folder of their own, with plots inside of the page and made-up people."""
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["DPDUCK_STATE_DIR"] = folder
+        os.environ["DPDUCK_STATE_DIR"] = os.environ["DPDUCK_DATA"] = folder
         for path in sorted(HERE.glob("*.ipynb")):
             notebook = nbformat.read(path, as_version=4)
             NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": folder}}).execute()

@@ -34,12 +34,14 @@ SECTIONS = {
         "superset", "metabase", "grafana", "power_bi_tableau", "excel", "postgresql", "psycopg", "dbt", "python",
     ),
     "How-to: ask": ("notebook_use", "adbc", "flight_sql", "shell", "web"),
-    "How-to: run": ("monthly", "report", "certificates", "prepared", "stores", "engines"),
+    "How-to: run": ("monthly", "report", "recipients", "certificates", "prepared", "stores", "engines"),
     "Reference": (
         "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",
         "left_out",
     ),
-    "Understanding": ("guarantee", "privacy", "audit", "security", "peers", "papers", "papers_items"),
+    "Understanding": (
+        "guarantee", "odds", "privacy", "audit", "nist_800_226", "security", "peers", "papers", "papers_items",
+    ),
     "For developers": ("architecture", "decisions", "contributing", "changelog"),
 }  # fmt: skip
 

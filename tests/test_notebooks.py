@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import pictures
+from tests.support.words import long_sentences, words_of
+
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 RUN = """
 import sys, nbformat
@@ -63,3 +66,53 @@ def test_notebooks_declare_nothing_public_that_was_read_off_private_rows() -> No
         for name in re.findall(r"DECLARE PUBLIC TABLE (\w+)", text):
             (made,) = re.findall(rf"CREATE (?:OR REPLACE )?TABLE {name} AS(.*?)(?:\"\"\"|\"\)|;)", text, re.DOTALL)
             assert not private & set(re.findall(r"\w+", made)), f"{path.name}: {name}"
+
+
+WORDS = 600
+
+
+def cells(path: Path) -> list[tuple[str, str, bool]]:
+    """Each cell's kind and text, and whether it shows a picture."""
+    listed = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [
+        (
+            cell["cell_type"],
+            "".join(cell["source"]),
+            any("image/png" in one.get("data", {}) for one in cell.get("outputs", [])),
+        )
+        for cell in listed
+    ]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_tells_what_it_does(notebook: Path) -> None:
+    """600 words or more of short sentences, the run time in the first cell, a conclusion under each picture."""
+    found = cells(notebook)
+    prose = [text for kind, text, _ in found if kind == "markdown"]
+    assert sum(map(words_of, prose)) >= WORDS
+    assert [one for text in prose for one in long_sentences(text)] == []
+    assert re.search(r"(seconds|minutes?) on two cores", prose[0]), "the run time"
+    assert any(picture for *_, picture in found)
+    for (*_, picture), (kind, text, _) in zip(found, [*found[1:], ("none", "", False)], strict=True):
+        assert not picture or (kind == "markdown" and text.startswith("**What the figure shows.**"))
+
+
+def test_the_first_picture_is_the_readmes() -> None:
+    """Notebook 01 has the clinic, the policy, the price and the colours of the picture that the README shows."""
+    source = " ".join(" ".join(text for kind, text, _ in cells(NOTEBOOKS[0]) if kind == "code").split())
+    wards = ", ".join(f"'{ward}'" for ward in pictures.WARDS)
+    for sql in (pictures.CLINIC.format(wards=wards), pictures.POLICY.format(wards=wards)):
+        assert " ".join(sql.split()) in source
+    for part in pictures.RELEASE.replace(str(pictures.EPSILON), "{epsilon}").splitlines():
+        assert " ".join(part.split()) in source
+    drawn = Path(pictures.__file__).read_text(encoding="utf-8")
+    colours = set(re.findall(r"#[0-9a-f]{6}", drawn))
+    assert colours == set(re.findall(r"#[0-9a-f]{6}", source)) and len(colours) == 3
+    assert "first_counts.svg" in (NOTEBOOKS[0].parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_one_notebook_starts_from_a_file() -> None:
+    """The last one reads a Parquet file whose name stands in its first cell of code, and publishes a file."""
+    code = [text for kind, text, _ in cells(NOTEBOOKS[-1]) if kind == "code"]
+    assert re.search(r"^FILE = Path\(", code[0], re.MULTILINE) and "FROM '{FILE}'" in code[0]
+    assert "publish(" in code[-1]
