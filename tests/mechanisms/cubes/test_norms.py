@@ -143,8 +143,8 @@ def moments(clinic: Clinic) -> dict[object, tuple[float, float, float]]:
     for person, month, *numbers in values:
         parts = [limit / sqrt(max(one, 1e-9)) for limit, one in zip(limits, norms[person], strict=True)]
         weight = min(1.0, *(np.floor(FULL * part) / FULL for part in parts))
-        before = found.get(month, (0.0, 0.0, 0.0))
-        one, two, three = (old + weight * number for old, number in zip(before, numbers, strict=True))
+        sums = found.get(month, (0.0, 0.0, 0.0))
+        one, two, three = (old + weight * number for old, number in zip(sums, numbers, strict=True))
         found[month] = one, two, three
     return found
 
