@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor, inf, prod, sqrt
+from math import exp, floor, inf, log, prod, sqrt
+from statistics import fmean
 from typing import Any
 
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
@@ -43,9 +44,11 @@ SEARCH = Fraction(1, 20)
 """The part of a measure's price that pays for its norm."""
 
 UNITS = 0.8
-"""At the best norm, units above it count for so much, times cells over the root of twice the price. A larger norm would
-save less bias than its noise adds. A unit counts for its loss with each step of the norm, and sqrt(2/pi), about 0.8, is
-the mean size of noise in its standard errors."""
+"""At the best norm, units above it count for so much, times cells over the root of twice the price (`_usual_cells`).
+
+A larger norm would save less bias than its noise adds. A unit counts for its loss with each step of the norm, and
+sqrt(2/pi), about 0.8, is the mean size of noise in its standard errors.
+"""
 
 LARGEST_SPREAD = 8
 """A unit counts for the fourth root of the cells at most, and for no more than this: noise of the search goes by it."""
@@ -234,8 +237,18 @@ def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction
     averaged = any(use.also is not None and not use.weights for use in shape.uses)
     alone = replace(job, aggregates=(replace(job.aggregates[place], shared=False),))
     prices = price * SEARCH, price * part_of(shape.uses, place, request.question)
-    usual = UNITS * cells / sqrt(2 * float(prices[1])) * (OF_AVERAGES if averaged else 1)
+    usual = UNITS * _usual_cells(request) / sqrt(2 * float(prices[1])) * (OF_AVERAGES if averaged else 1)
     return _search(request, measure, alone, prices, spread, usual)
+
+
+def _usual_cells(request: Request) -> float:
+    """Returns the cells by which units above a norm are weighed against noise, of all grouping sets in the mean.
+
+    A margin of m cells adds up C / m of all C cells. All that a norm leaves out is divided among its m cells, and their
+    noises together grow with sqrt(C m). For the finest cells that is C.
+    """
+    cells = _cells(request)
+    return exp(fmean(log(cells * min(cells, asked)) / 2 for asked in request.question.cells))
 
 
 def _total(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> TotalAsks:

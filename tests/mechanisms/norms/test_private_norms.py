@@ -140,6 +140,15 @@ def test_a_search_ends_at_the_least_level_with_few_units_above(trips: Clinic) ->
         assert 0 <= found_level(search, door) <= search.levels and door.asked <= search.steps
 
 
+def test_a_cube_lets_fewer_units_above_its_norm(trips: Clinic) -> None:
+    """What a norm leaves out adds up in margins: sqrt(48 m) for sets of m = 48, 12, 4 and 1 cells, in the mean."""
+    plain, cube = (
+        proposal_of(trips, f"month, town, count(*) FROM trips GROUP BY {keys}").searches[0]
+        for keys in ("month, town", "CUBE (month, town)")
+    )
+    assert cube.most / plain.most == pytest.approx((12 / 48 * 4 / 48 * 1 / 48) ** (1 / 8))
+
+
 def test_the_norm_of_the_answers_is_the_one_that_was_found(trips: Clinic) -> None:
     """At a large price few people are above the norm that is found, and the error is that of the norm.
 
