@@ -9,8 +9,8 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from dpduck.publish.pictures import ERRORS_SHOWN, Shape, chart
-from dpduck.publish.report import MOST_ROWS, table_html
+from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
+from dpduck.publish.report import MOST_ROWS, NullWord, table_html, with_null_words
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
@@ -109,14 +109,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, nam
 
 
 def _short(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)[:MOST_LETTERS]
+    plain = value is None or isinstance(value, (bool, int, float, Decimal, NullWord))
+    return value if plain else str(value)[:MOST_LETTERS]
 
 
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
     ordered = answer if answer.more else _sorted(answer, shape.names)
     until = time.monotonic() + OF_A_PAGE
-    found = [_picture(shape, one, ordered, artist, name, until) for one in shape.answers[:MOST_PICTURES]]
+    drawn = [one for answer_ in shape.answers[:MOST_PICTURES] for one in pictures_of(shape, answer_, ordered)]
+    found = [_picture(one, artist, name, until) for one in drawn[:MOST_PICTURES]]
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -125,7 +127,8 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
         said.append(element("p", f"{answer.left_out:,} more columns are not shown."))
     if not answer.rows:
         said.append(element("p", "No rows."))
-    rows = table(answer.columns, ordered.rows[:MOST_ROWS], f"Rows of {about}", shape.names)
+    worded = with_null_words(shape, answer.columns, ordered.rows[:MOST_ROWS])
+    rows = table(answer.columns, worded, f"Rows of {about}", shape.names)
     return [*(one for one in found if one is not None), *said, rows]
 
 
@@ -143,15 +146,15 @@ def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
     return Answer(answer.columns, answer.types, tuple(rows), answer.more, answer.left_out)
 
 
-def _picture(
-    shape: Shape, one: tuple[str, str | None], answer: Answer, artist: Artist, name: str, until: float
-) -> Made | None:
+def pictures_of(shape: Shape, one: tuple[str, str | None], answer: Answer) -> list[Drawn]:
+    """Returns the pictures of an answer, none where not all of its rows are here."""
     try:
-        drawn = None if answer.more else chart(shape, one, answer.dicts())
+        return [] if answer.more else charts(shape, one, answer.dicts())
     except (KeyError, TypeError, ValueError, OverflowError):  # what a view's columns mean decides no page's fate
-        return None
-    if drawn is None:
-        return None
+        return []
+
+
+def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Made | None:
     spec, said = drawn
     said = said.partition(";")[0]
     svg = artist.picture(name, _cut(_for_phones(spec)), until)
@@ -181,7 +184,7 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the same picture, narrower and with larger letters."""
     axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS}
     bars = any(layer["mark"] == {"type": "bar"} or layer["mark"] == "rect" for layer in spec["layer"])
-    height = {"height": {"step": _BAR}} if bars else {}
+    height = {"height": {"step": _BAR}} if bars and "height" not in spec else {}
     return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}
 
 
