@@ -111,6 +111,8 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
     """
     try:
         analysis, source = read_analysis(ask, facts, more)
+        if analysis.caption != Caption():
+            require_caption(analysis.caption, analysis.shown, ask.view is not None, ask.query)
         if more is None:  # a stream, whose rows may be gone when others come
             return analysis
         if not analysis.cells and len(analysis.request.question.aggregates) > 1:
@@ -190,8 +192,6 @@ def read_analysis(
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
-    if options.caption != Caption():
-        require_caption(options.caption, shown, ask.view is not None, clause or select)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
     return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
