@@ -194,12 +194,12 @@ def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str
     names: of columns with numbers that are names, such as codes and years.
     """
     named = [name in names for name in columns]
-    numeric = [any(_is_number(row[place]) for row in rows) for place in range(len(columns))]
+    numeric = [any(is_number_value(row[place]) for row in rows) for place in range(len(columns))]
     head = "".join(
         f'<th scope="col"{_RIGHT if right else ""}>{escape(name)}</th>'
         for name, right in zip(columns, numeric, strict=True)
     )
-    cells = ("".join(map(_cell, row, named)) for row in rows)
+    cells = ("".join(map(cell_html, row, named)) for row in rows)
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"{_scrolling(about)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
@@ -211,14 +211,16 @@ def _scrolling(about: str) -> str:
 _RIGHT = ' class="number"'
 
 
-def _is_number(value: Any) -> bool:
+def is_number_value(value: Any) -> bool:
+    """Tells whether a value stands at the right of its column."""
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
 
-def _cell(value: Any, is_name: bool) -> str:
+def cell_html(value: Any, is_name: bool) -> str:
+    """Returns a cell of a table. is_name: whether a number is a name, such as a code or a year."""
     if isinstance(value, NullWord):
         return f'<td class="null">{value}</td>'
-    if not _is_number(value):
+    if not is_number_value(value):
         return f"<td>{'' if value is None else escape(str(value))}</td>"
     return f'<td class="number">{value if is_name else _as_text(value)}</td>'
 

@@ -38,7 +38,7 @@ def comments(clinic: Clinic) -> tuple[str, dict[str, str]]:
 
 def test_words_travel_with_the_view(clinic: Clinic) -> None:
     """Title and description follow the guarantee, each on a line; a unit stands in the comment on its answer."""
-    view(clinic, ", title = 'Visits by sex', description = 'Of 2024.', units = ('visits', 'years')")
+    view(clinic, ", title = 'Visits by sex', description = 'Of 2024.', answer_units = ('visits', 'years')")
     table, columns = comments(clinic)
     caption = caption_of(table)
     assert caption.guarantee.startswith("differentially private, epsilon = 1")
@@ -63,7 +63,7 @@ def test_other_words_are_free(clinic: Clinic) -> None:
 
 def test_a_refreshed_view_keeps_its_words(clinic: Clinic) -> None:
     """REFRESH writes newer rows under the same name."""
-    view(clinic, ", title = 'Visits', units = 'visits'")
+    view(clinic, ", title = 'Visits', answer_units = 'visits'")
     clinic.dp("REFRESH PRIVATE VIEW by_sex")
     table, columns = comments(clinic)
     assert caption_of(table).title == "Visits" and unit_in(columns["n"]) == "visits"
@@ -77,8 +77,11 @@ def test_a_refreshed_view_keeps_its_words(clinic: Clinic) -> None:
         (", title = 'a; an answer'", "without line breaks and semicolons"),
         (", description = 'a\nb'", "description is not a text for readers"),
         (f", description = '{'x' * 501}'", "at most 500 characters"),
-        (", units = 'the standard error of n; in'", "units is not a text for readers"),
-        (", units = ('visits', 'years', 'more')", "there are more units than answers; accepted: units = '..'"),
+        (", answer_units = 'the standard error of n; in'", "answer_units is not a text for readers"),
+        (
+            ", answer_units = ('visits', 'years', 'more')",
+            "there are more units than answers; accepted: answer_units = '..'",
+        ),
     ],
 )
 def test_words_that_are_none_are_refused(clinic: Clinic, options: str, told: str) -> None:

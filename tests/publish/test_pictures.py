@@ -118,7 +118,8 @@ CASES = {
     "captioned": Case(
         "sex, count(*) AS n, avg(cost) AS a FROM stays GROUP BY sex",
         ("n by sex, and 2", "a by sex, and 2"),
-        options="epsilon = 1, title = 'Stays by sex', description = 'Of a made clinic.', units = ('stays', 'euros')",
+        options="epsilon = 1, title = 'Stays by sex', description = 'Of a made clinic.', "
+        "answer_units = ('stays', 'euros')",
     ),
     "below_zero": Case(
         "code, count(*) - 3000 AS less, avg(cost) - 100 AS cheap FROM stays GROUP BY code",

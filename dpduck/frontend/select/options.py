@@ -189,7 +189,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
 
 def _caption(given: Given) -> Caption:
     title, description = (next(iter(given.words(name)), "") for name in ("title", "description"))
-    return Caption(title, description, given.words("units"))
+    return Caption(title, description, given.words("answer_units"))
 
 
 def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view: bool, place: exp.Expr) -> None:
@@ -198,7 +198,7 @@ def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view:
         what = "a title, a description and units are for the readers of a private view"
         raise refusal(place, what, "CREATE PRIVATE VIEW name OPTIONS (title = '..', ..) AS SELECT ..")
     if len(caption.units) > len(shown):
-        wanted = f"units = '..', or a text for each of {', '.join(name for name, _ in shown)[:200]}"
+        wanted = f"answer_units = '..', or a text for each of {', '.join(name for name, _ in shown)[:200]}"
         raise refusal(place, "there are more units than answers", wanted)
 
 

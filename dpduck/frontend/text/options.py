@@ -188,6 +188,6 @@ PRICE_OPTIONS = (
 CAPTIONS = (
     Option("title", "words", "the title of a private view, for its readers"),
     Option("description", "words", "a sentence about a private view", longest=500),
-    Option("units", "words", "the unit of each answer of a private view, in their order", longest=40),
+    Option("answer_units", "words", "the unit of each answer of a private view, in their order", longest=40),
 )
 """What a private view may say to its readers. It changes no answer and no price."""

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -21,14 +22,14 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
-from dpduck.frontend.text.names import quote_text
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, is_number, shape_of
 from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import NUMBER, shown_sql
 from dpduck.server.syntax import is_ours
-from dpduck.values.errors import DpduckError, Refusal
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 
 MOST_COLUMNS = 60
 MOST_LETTERS = 1_000
@@ -204,15 +205,47 @@ class Desk:
         found = self.ask("SELECT count(*) FROM dp_ledger()")
         return int(found.rows[0][0])
 
-    def names(self) -> list[tuple[str, str]]:
-        """Lists what a statement may name, each with what it is."""
-        found = self.read("SELECT table_name, column_name, data_type FROM dp_columns()")
-        rows = () if found is None else found.rows
-        listed = {str(table): "a table" for table, _, _ in rows}
-        for table, column, kind in rows:
-            name = str(column)
-            listed[name] = f"{listed[name]}, {table}" if name in listed else f"{kind} of {table}"
-        return sorted(listed.items())
+    def columns(self) -> list[dict[str, Any]]:
+        """Lists the columns that a statement may name, as rows of dp_columns."""
+        found = self.read("FROM dp_columns()")
+        return [] if found is None else found.dicts()
+
+    def table(self, sql: str, most_bytes: int) -> pa.Table:
+        """Returns all rows of a SELECT over private views; refuses more bytes than these."""
+        admitted = self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
+        with self._service.public.cursor() as cursor:
+            try:
+                reader = cursor.sql(admitted).to_arrow_reader(_ROWS_AT_ONCE)
+                batches, size = [], 0
+                for batch in reader:
+                    batches.append(batch)
+                    size += batch.nbytes
+                    if size > most_bytes:
+                        break
+                found = pa.Table.from_batches(batches, reader.schema)
+            except (duckdb.Error, pa.ArrowException):
+                raise Refusal("the view cannot be a file", accepted="a SELECT of some of its columns") from None
+        if size > most_bytes:
+            raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
+        return found
+
+    def may_ask(self, tables: Sequence[str]) -> set[str]:
+        """Returns the last names of those tables that this principal may ask about."""
+        found = set()
+        for table in tables:
+            with suppress(PermissionRefusal):
+                self.principal.caller.require_tables([table])
+                found.add(fold(table.rpartition(".")[2].strip('"')))
+        return found
+
+
+def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Lists what a statement may name, each with what it is. columns: rows of dp_columns."""
+    listed = {str(row["table_name"]): "a table" for row in columns}
+    for row in columns:
+        name, table = str(row["column_name"]), row["table_name"]
+        listed[name] = f"{listed[name]}, {table}" if name in listed else f"{row['data_type']} of {table}"
+    return sorted(listed.items())
 
 
 def _read(

@@ -11,6 +11,7 @@ from typing import Any
 
 from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
 from dpduck.publish.report import MOST_ROWS, NullWord, table_html, with_null_words
+from dpduck.publish.words import Cost, number_text, percent, promise_sentences
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
@@ -113,12 +114,23 @@ def _short(value: Any) -> Any:
     return value if plain else str(value)[:MOST_LETTERS]
 
 
+def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Made]:
+    """Returns the pictures of an answer. name: the principal's, who waits for them."""
+    until = time.monotonic() + OF_A_PAGE
+    drawn = [one for answer_ in shape.answers[:MOST_PICTURES] for one in pictures_of(shape, answer_, answer)]
+    found = [_picture(one, artist, name, until) for one in drawn[:MOST_PICTURES]]
+    return [one for one in found if one is not None]
+
+
+def in_order(answer: Answer, keys: Sequence[str]) -> Answer:
+    """Returns the rows in the order of their keys, where all of them are here."""
+    return answer if answer.more else _sorted(answer, keys)
+
+
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
-    ordered = answer if answer.more else _sorted(answer, shape.names)
-    until = time.monotonic() + OF_A_PAGE
-    drawn = [one for answer_ in shape.answers[:MOST_PICTURES] for one in pictures_of(shape, answer_, ordered)]
-    found = [_picture(one, artist, name, until) for one in drawn[:MOST_PICTURES]]
+    ordered = in_order(answer, shape.names)
+    found = pictures(ordered, shape, artist, name)
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -129,7 +141,7 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
         said.append(element("p", "No rows."))
     worded = with_null_words(shape, answer.columns, ordered.rows[:MOST_ROWS])
     rows = table(answer.columns, worded, f"Rows of {about}", shape.names)
-    return [*(one for one in found if one is not None), *said, rows]
+    return [*found, *said, rows]
 
 
 def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
@@ -200,7 +212,9 @@ def priced(one: Priced, several: bool) -> list[Made]:
         worst = one.plan["worst_stderr"]
         if worst is not None:
             two = ERRORS_SHOWN * float(worst)
-            made.append(element("p", f"About 19 of 20 answers will be within {two:,.4g} of the truth, or nearer."))
+            made.append(
+                element("p", f"About 19 of 20 answers will be within {number_text(two)} of the truth, or nearer.")
+            )
     if one.errors is not None and one.errors.rows:
         heads = ("aggregate", "cells", "rows of a cell, as expected", "typical standard error", "worst")
         made.append(table(heads, one.errors.rows, "Errors of each aggregate"))
@@ -260,7 +274,7 @@ def _remains(row: Mapping[str, Any]) -> str:
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
-    """Returns what is left of each budget, as a bar and in words."""
+    """Returns what is left of each budget, in words, as a bar, and in numbers."""
     listed = []
     for row in rows:
         if row["budget"] is None or row["spent"] is None:
@@ -270,26 +284,51 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
         share = f", your share of {float(row['share']):.0%}" if row.get("share") is not None else ""
         said = f"{row['measure']}: {at_least(spent)} of {at_most(budget)} spent{share}"
         bar = element("meter", min="0", max=budget, value=spent, aria_label=f"spent of {name}")
-        listed.append(element("li", element("strong", name), " ", bar, " ", element("span", said)))
+        whose = "your share" if row.get("share") is not None else "the budget"
+        words = element("span", f"{percent(spent / budget if budget else 0.0)} of {whose} is spent")
+        parts = (element("strong", name), words, bar, element("span", said, class_="help"))
+        listed.append(element("li", [part for one in parts for part in (one, " ")]))
     return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")
+
+
+def promises(found: Sequence[Cost]) -> list[Made]:
+    """Returns what budgets promise to one person, in words."""
+    return [element("p", " ".join(promise_sentences(cost))) for cost in found]
+
+
+def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
+    """Returns charges as a list, which a phone shows as well as a desk does."""
+    listed = [
+        element(
+            "li",
+            element("p", element("strong", price(row)), f" for {row['table_name']}, ", element("time", row["moment"])),
+            element("pre", str(row["statement"])[:MOST_LETTERS], tabindex="0"),
+        )
+        for row in rows
+    ]
+    return element("ul", listed, class_="ledger")
+
+
+def welcome(title: str) -> list[Made]:
+    """Returns what the page is, for somebody who has not logged in. title: the owner's words, whose it is."""
+    return [
+        element("h1", title or "Private statistics"),
+        element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, so "
+                     "that it says next to nothing about any one person. Each new answer uses up a part of a fixed "
+                     "budget, and you see its price before you pay."),
+    ]  # fmt: skip
 
 
 def login_form() -> Made:
     """Returns the form that takes a token."""
     return element(
-        "form", element("label", "Your token", for_="token"),
+        "form", element("h2", "Log in"), element("label", "Your token", for_="token"),
         element("input", id="token", name="token", type="password", required=True, autocomplete="current-password",
                 maxlength="200", spellcheck="false", autofocus=True, aria_describedby="help"),
         element("p", "The owner of the data gave it to you: dpduck principal add prints it once.", id="help",
                 class_="help"),
         element("button", "Log in"), method="post", action="/login", class_="login",
     )  # fmt: skip
-
-
-def sentence(comment: object) -> str:
-    """Returns a comment as a sentence."""
-    said = str(comment or "")
-    return f"{said[:1].upper()}{said[1:]}." if said else ""
 
 
 def more(summary: str, inside: Made) -> Made:
