@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpduck.frontend.text.names import quote_identifier
-from dpduck.publish.pictures import Rows, Shape, charts, shape_of, svg
+from dpduck.publish.pictures import TOTAL, Rows, Shape, charts, shape_of, svg
 from dpduck.publish.postgres import PublishedView, metadata_sql, published_views
 from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, spent_sentences
 from dpduck.values.errors import Refusal
@@ -108,8 +108,8 @@ def replace_page(target: Path, page: str, mode: int) -> None:
 def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, released: Mapping[str, Any]) -> str:
     shape = shape_of([(column.name, column.type_name, column.comment) for column in view.columns])
     columns = [column.name for column in view.columns]
-    order = ", ".join(quote_identifier(key) for key in shape.names) or "ALL"
-    rows = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY {order}").fetchall()
+    found = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY ALL").fetchall()
+    rows = in_key_order(shape, columns, found)
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     pictures = "".join(
         f"<figure>{svg(spec)}<figcaption>{escape(said)}</figcaption></figure>"
@@ -161,6 +161,23 @@ def single_numbers(shape: Shape, rows: Rows) -> list[str]:
         about = "" if error is None else f" \N{PLUS-MINUS SIGN} {number_text(2 * float(error))}"
         found += [] if value is None else [f"{shape.called(name)}: {_as_text(value)}{about}"]
     return found
+
+
+def in_key_order(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Returns rows in the order of their keys. Of a key, the group without a value comes late, and totals come last."""
+    keys = [(key, columns.index(key.name)) for key in shape.keys if key.name in columns]
+
+    def place_of(row: Sequence[Any]) -> list[tuple[int, Any]]:
+        named = dict(zip(columns, row, strict=True)) if None in row else {}
+        return [
+            (0, row[place]) if row[place] is not None else (2 if shape.null_in(key, named) == TOTAL else 1, 0)
+            for key, place in keys
+        ]
+
+    try:
+        return sorted(rows, key=place_of)
+    except TypeError:  # values that cannot be compared stay as they came
+        return list(rows)
 
 
 class NullWord(str):

@@ -241,6 +241,10 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ),
                 stream,
                 "REFRESH PRIVATE STREAM stream UNTIL '2024-09-01'",
+                "CREATE PRIVATE STREAM streamed_cube OPTIONS (epsilon = 1, periods = 12) AS SELECT arrived, sex, "
+                "count(*) AS n, GROUPING(arrived, sex) AS level FROM stays "
+                "GROUP BY GROUPING SETS ((arrived), (arrived, sex))",
+                "REFRESH PRIVATE STREAM streamed_cube UNTIL '2024-06-01'",
             ):
                 owner.execute("FROM dp(?)", [statement])
         with duckdb.connect(str(folder / "clinic_private.duckdb")) as store:
@@ -325,6 +329,17 @@ def test_a_stream_has_pictures(clinic: Path, page: str) -> None:
         require_same(drawn, view, caption)
 
 
+def test_a_stream_of_several_levels_draws_the_finest(clinic: Path, page: str) -> None:
+    """A stream has no grouping_level: the level that it shows itself tells totals from groups."""
+    view = view_of(clinic, page, "streamed_cube", "level = 0")
+    assert [caption.partition(", and")[0] for caption, _ in view.pictures] == [
+        "n by arrived and sex, without totals", "n_total by arrived and sex, without totals",
+    ]  # fmt: skip
+    for caption, drawn in view.pictures:
+        require_same(drawn, view, caption)
+    assert '<td class="null">all</td>' in view.page
+
+
 def test_a_view_has_the_words_of_its_maker(clinic: Path, page: str) -> None:
     """Title, description and units: on the page, in the comments, and in no digest: new words cost nothing."""
     section = view_of(clinic, page, "captioned").page
@@ -367,6 +382,8 @@ def test_totals_and_null_have_names_in_tables(clinic: Path, page: str) -> None:
     assert len(keys) == len(rows) == 15
     assert keys["all", "all"] == "()" and keys["F", "all"] == "sex"
     assert keys["all", "NULL"] == "ward" and keys["F", "NULL"] == "sex, ward"
+    assert list(keys)[:5] == [("F", "east"), ("F", "north"), ("F", "south"), ("F", "NULL"), ("F", "all")]
+    assert list(keys)[-1] == ("all", "all"), "totals come last"
     assert '<td class="null">all</td>' in view_of(clinic, page, "rollup").page
     assert '<td class="null">NULL or others</td>' in view_of(clinic, page, "selected").page
 

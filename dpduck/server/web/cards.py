@@ -53,8 +53,8 @@ class View:
         if self.caption.description:
             return self.caption.description
         answers, keys = (_listed(names) for names in ([name for name, _ in self.shape.answers], self.shape.names))
-        said = f"{answers} by {keys}" if answers and keys else answers or f"Rows of {keys or self.name}"
-        return f"{said}."
+        said = f"One row: {answers}" if answers else f"Rows of {keys or self.name}"
+        return f"{answers} by {keys}." if answers and keys else f"{said}."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -118,7 +118,7 @@ def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | N
     if numbers := _single(view.shape, answer):
         return element("p", numbers[0], class_="one")
     for one in view.shape.answers:
-        for spec, _ in pictures_of(view.shape, one, in_order(answer, view.shape.names))[:1]:
+        for spec, _ in pictures_of(view.shape, one, in_order(answer, view.shape))[:1]:
             svg = artist.picture(desk.principal.name, small(spec), until)
             return None if svg is None else element("div", Made(svg), class_="thumbnail", aria_hidden="true")
     return None

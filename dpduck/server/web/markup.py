@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from hashlib import sha256
 from html import escape
 from typing import Any
 
 from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
-from dpduck.publish.report import MOST_ROWS, NullWord, table_html, with_null_words
+from dpduck.publish.report import MOST_ROWS, NullWord, in_key_order, table_html, with_null_words
 from dpduck.publish.words import Cost, number_text, percent, promise_sentences
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
@@ -122,14 +123,16 @@ def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Ma
     return [one for one in found if one is not None]
 
 
-def in_order(answer: Answer, keys: Sequence[str]) -> Answer:
+def in_order(answer: Answer, shape: Shape) -> Answer:
     """Returns the rows in the order of their keys, where all of them are here."""
-    return answer if answer.more else _sorted(answer, keys)
+    if answer.more:
+        return answer
+    return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
 
 
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
-    ordered = in_order(answer, shape.names)
+    ordered = in_order(answer, shape)
     found = pictures(ordered, shape, artist, name)
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
@@ -142,20 +145,6 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
     worded = with_null_words(shape, answer.columns, ordered.rows[:MOST_ROWS])
     rows = table(answer.columns, worded, f"Rows of {about}", shape.names)
     return [*found, *said, rows]
-
-
-def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
-    """Returns the rows in the order of their keys, rolled-up ones last."""
-    places = [answer.columns.index(key) for key in keys if key in answer.columns]
-
-    def place_of(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
-        return [(row[place] is None, 0 if row[place] is None else row[place]) for place in places]
-
-    try:
-        rows = sorted(answer.rows, key=place_of)
-    except TypeError:  # values that cannot be compared stay as they came
-        return answer
-    return Answer(answer.columns, answer.types, tuple(rows), answer.more, answer.left_out)
 
 
 def pictures_of(shape: Shape, one: tuple[str, str | None], answer: Answer) -> list[Drawn]:

@@ -243,7 +243,7 @@ class Pages:
             return REFUSED
         shape, caption = view_shape(columns), caption_of(str(comments[0][0] or ""))
         released = desk.read(f"SELECT epsilon, delta, rho FROM dp_releases() WHERE name = {quoted}")
-        answer = in_order(desk.ask(f"FROM {quote_identifier(name)}"), shape.names)
+        answer = in_order(desk.ask(f"FROM {quote_identifier(name)}"), shape)
         about = [(c["column_name"], c["data_type"], c["comment"]) for c in columns]
         told = desk.read(f"FROM dp_certificate({quoted})")
         body = [

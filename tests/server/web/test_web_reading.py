@@ -280,7 +280,8 @@ def test_cards_without_words_have_a_sentence() -> None:
     nothing = caption_of("differentially private")
     keys = (KeyColumn("sex"), KeyColumn("ward"))
     for shape, said in (
-        (Shape(keys, (("n", None), ("a", None))), "n and a by sex and ward."), (Shape((), (("n", None),)), "n."),
+        (Shape(keys, (("n", None), ("a", None))), "n and a by sex and ward."),
+        (Shape((), (("n", None),)), "One row: n."),
         (Shape(keys, ()), "Rows of sex and ward."), (Shape((), ()), "Rows of v."),
     ):  # fmt: skip
         assert View("v", nothing, shape, "").sentence == said
