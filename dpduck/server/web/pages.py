@@ -107,6 +107,7 @@ class Pages:
         self._sessions = Sessions(service.book, few, life=LIFE, idle=IDLE)
         self._artist, self._offers, self._pressed, self._history = Artist(), Offers(), NamedLocks(), History()
         self._lock, self._at_work = threading.Lock(), Counter[str]()
+        self._filing = threading.Lock()  # one file at a time: several would be much memory
         with duckdb.connect() as parser:  # an empty one, which knows the words
             words = parser.execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'")
             self._reserved = {word for (word,) in words.fetchall()}
@@ -237,7 +238,8 @@ class Pages:
             "ORDER BY column_index"
         ).dicts()
         if as_file:
-            return _file(visit, as_file["name"], as_file["kind"], columns)
+            with self._filing:
+                return _file(visit, as_file["name"], as_file["kind"], columns)
         wish = wish_of(visit.request.query, [str(column["column_name"]) for column in columns])
         if wish is None:
             return REFUSED

@@ -26,8 +26,8 @@ OF_A_PIECE = 100
 """Rows of a view that its page shows at once."""
 
 LONGEST_FILTER = 200
-FILE_BYTES = 64 * 2**20
-"""Of the rows of a file, in memory."""
+FILE_BYTES = 8 * 2**20
+"""Of the rows of a file, in memory. A file of text is two or three times as large, and waits for a slow reader."""
 
 FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 _WHOLE = re.compile(r"[0-9]{1,7}")
