@@ -302,8 +302,8 @@ def welcome(title: str) -> list[Made]:
     """Returns what the page is, for somebody who has not logged in. title: the owner's words, whose it is."""
     return [
         element("h1", title or "Private statistics"),
-        element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, so "
-                     "that it says next to nothing about any one person. Each new answer uses up a part of a fixed "
+        element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, to "
+                     "hide what it says about any one person. Each new answer uses up a part of a fixed "
                      "budget, and you see its price before you pay."),
     ]  # fmt: skip
 
