@@ -122,6 +122,8 @@ class Shape:
             return NULL if key.name in names_in(row[self.named]) else TOTAL
         if self.level is not None and row[self.level] == 0:
             return NULL
+        if key.values is None and key.nulls in (None, Nulls.NONE):  # nobody knows
+            return EITHER
         return {Nulls.TOTAL: TOTAL, Nulls.EITHER: EITHER, Nulls.OTHERS: OTHERS}.get(key.nulls or Nulls.NONE, NULL)
 
 
@@ -239,7 +241,7 @@ def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
     without: list[str] = []
     for key in shape.keys:
         known = key.values not in (None, Values.COMPUTED)
-        if (known and key.nulls in _NO_TOTAL) or (not known and len(shape.keys) == 1):
+        if (known and key.nulls in _NO_TOTAL) or key.nulls is Nulls.VALUE or (not known and len(shape.keys) == 1):
             continue
         left = [row for row in rows if row[key.name] is not None]
         if len(left) < len(rows):

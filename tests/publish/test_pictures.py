@@ -397,6 +397,8 @@ def test_totals_and_null_have_names_in_tables(clinic: Path, page: str) -> None:
     assert list(keys)[:5] == [("F", "east"), ("F", "north"), ("F", "south"), ("F", "NULL"), ("F", "all")]
     assert list(keys)[-1] == ("all", "all"), "totals come last"
     assert '<td class="null">all</td>' in view_of(clinic, page, "rollup").page
+    assert '<td class="null">NULL or all</td>' in view_of(clinic, page, "earlier_cube_with_null").page
+    assert '<td class="null">NULL</td>' in view_of(clinic, page, "null_key").page
     assert '<td class="null">NULL or others</td>' in view_of(clinic, page, "selected").page
 
 

@@ -29,6 +29,7 @@ from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import NUMBER, shown_sql
 from dpduck.server.syntax import is_ours
+from dpduck.values.column_notes import Nulls
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 
 MOST_COLUMNS = 60
@@ -45,6 +46,7 @@ _ERRORS = ("stderr", "interval_low", "interval_high")
 _ERROR_COLUMNS = "SELECT aggregate, cells, rows_of_a_cell, stderr, worst_stderr"
 
 _WITH_ERRORS = re.compile(r"\s*(SELECT|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b", re.IGNORECASE)
+_LEVELS = re.compile(r"\b(CUBE|ROLLUP|SETS|MARGINALS)\b", re.IGNORECASE)
 _SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
@@ -291,10 +293,13 @@ def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in columns])
 
 
-def answer_shape(answer: Answer) -> Shape:
+def answer_shape(answer: Answer, text: str = "") -> Shape:
     """Guesses what tells groups of an answer apart: the columns before its first number that has errors, or its last
     number.
+
+    text: the statement. Without several grouping sets in it, a NULL is no total.
     """
+    nulls = None if _LEVELS.search(text) else Nulls.VALUE
     names = set(answer.columns)
     numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if is_number(kind)]
     plain = [name for name in numbers if name not in _ERRORS and not name.startswith("dp_")]
@@ -303,7 +308,7 @@ def answer_shape(answer: Answer) -> Shape:
     if "stderr" in names and len(pairs) == 1:  # as dp_known has it
         found = ((pairs[0][0], "stderr"),)
     first = answer.columns.index(found[0][0]) if found else 0
-    return Shape(tuple(KeyColumn(name) for name in answer.columns[:first] if name not in _ERRORS), found)
+    return Shape(tuple(KeyColumn(name, None, nulls) for name in answer.columns[:first] if name not in _ERRORS), found)
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:

@@ -311,7 +311,7 @@ class Pages:
 
     def _answered(self, visit: _Visit, asked: Asked, prices: Prices | None = None) -> list[Made]:
         answer = visit.desk.ask(asked.text, ceilings=prices.ceilings() if prices else None, typed=True)
-        shape = answer_shape(answer)
+        shape = answer_shape(answer, asked.text)
         bare = [name for name, errors in shape.answers if errors is None] if asked.charging and shape.keys else []
         how = f"Write dp_stderr({bare[0]}) beside it in the SELECT for its error bars: no further cost." if bare else ""
         return [

@@ -266,6 +266,16 @@ def test_the_statements_before_are_few_and_short() -> None:
     assert history.of("alice") == []
 
 
+def test_a_null_of_an_answer_is_named(alice: Browser) -> None:
+    """Where a statement has several grouping sets, it may be a total; otherwise it is the group without a value."""
+    cube = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.0131) sex, count(*) AS n FROM visits GROUP BY CUBE (sex)"
+    )
+    assert '<td class="null">NULL or all</td>' in alice.pay(alice.ask(cube)).body
+    plain = alice.ask("SELECT CASE WHEN age > 10 THEN age END AS a, n, n_stderr FROM ages").body
+    assert '<td class="null">NULL</td>' in plain and "NULL or all" not in plain
+
+
 def test_what_was_paid_is_a_list_that_a_phone_shows(served: Served, alice: Browser) -> None:
     """Each charge with its price, table, moment and statement, the latest first."""
     alice.pay(alice.ask(by("ward", "0.0123")))
