@@ -6,7 +6,7 @@ columns. Marks of counts would be stacked there, and marks of averages would be 
 One key makes bars, or a line over bins and days. Two keys make groups of bars, or lines with bands. Three keys make a
 few such pictures with one scale. Where these are too many, two keys make tiles. All tiles have one shade where noise
 alone can make their differences. Otherwise a shade is a step of at least four standard errors, and looks like its
-neighbours: noise alone moves two equal tiles one shade apart at most, 199 times of 200.
+neighbours: noise alone moves two equal tiles one shade apart at most, at least 98 times of 100.
 """
 
 from __future__ import annotations
