@@ -218,7 +218,7 @@ def test_screenshots_are_taken(tmp_path: Path) -> None:
     """Five pages in three sizes, those of docs among them."""
     screenshots.main(["--to", str(tmp_path)])
     names = {path.stem for path in tmp_path.glob("*.png")}
-    assert len(names) == 15 and set(screenshots.DOCS) <= names
+    assert len(names) == 60 and set(screenshots.DOCS) <= names
     assert all((screenshots.FOLDER / f"{name}.png").is_file() for name in screenshots.DOCS.values())
 
 

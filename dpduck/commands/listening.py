@@ -36,7 +36,7 @@ LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
 class Listening:
     """Where to listen. quack, flight, web: addresses, None for not at all. in_the_clear: without TLS beyond here.
 
-    origin: under which browsers see the page, where a proxy is before it.
+    origin: under which browsers see the page, where a proxy is before it. title: of the page.
     """
 
     quack: str | None
@@ -45,6 +45,7 @@ class Listening:
     tls: Tls | None
     in_the_clear: bool
     origin: str | None
+    title: str = ""
 
 
 def listen(
@@ -105,7 +106,7 @@ def _open_others(
         click.echo(flight.address)
         closing.append(flight.close)
     if listening.web is not None and not ended.is_set():
-        page = WebListener(listening.web, service, limits, listening.tls, listening.origin)
+        page = WebListener(listening.web, service, limits, listening.tls, listening.origin, listening.title)
         click.echo(page.address)
         if page.warning:
             click.echo(page.warning, err=True)

@@ -41,6 +41,7 @@ BESIDE_VAULT = 8 << 30
 )
 @click.option("--web", is_flag=False, flag_value="127.0.0.1:8080", help="A page too, at 127.0.0.1:8080 or ADDRESS.")
 @click.option("--web-origin", help="How browsers see it behind a proxy that speaks TLS: https://NAME.")
+@click.option("--web-title", default="", help="What the page is about and whose it is: everybody sees it at log-in.")
 @click.option(
     "--tls-certificate", type=FILE, help="Of Flight SQL and the page: the certificate with its chain, in PEM."
 )
@@ -66,6 +67,7 @@ def serve(
     flight_sql: str | None,
     web: str | None,
     web_origin: str | None,
+    web_title: str,
     tls_certificate: Path | None,
     tls_key: Path | None,
     in_the_clear: bool,
@@ -102,7 +104,7 @@ def serve(
             if prepare:
                 _prepare(database, store)
             quack = None if address == "none" else address
-            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin)
+            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title)
             listen(database, store, listening, limits, keeping, audit, idle, ended, again)
         finally:
             idle.end()

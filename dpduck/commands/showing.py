@@ -86,11 +86,13 @@ def demo(directory: Path) -> None:
 @STORE
 @click.option("--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="FILE.html")
 @click.option("--title", help="The page's title; DATABASE's name unless given.")
+@click.option("--about", default="", help="A sentence below the title.")
 @click.option("--with-ledger", is_flag=True, help="Tell who asked, and what, too.")
 @click.option("--view", "views", multiple=True, help="A view to show; all if none is given.")
 def report(
-    database: Path, store: Path | None, target: Path, title: str | None, with_ledger: bool, views: tuple[str, ...]
-) -> None:
+    database: Path, store: Path | None, target: Path, title: str | None, about: str, with_ledger: bool,
+    views: tuple[str, ...],
+) -> None:  # fmt: skip
     """Write one page with a picture of every private view, what is protected, and what was spent.
 
     The page fetches nothing and runs nothing: it can be mailed, printed, or put on any server.
@@ -114,5 +116,7 @@ def report(
         with open_store(files.store) as released:
             facts = Facts(policies, budgets, ledger)
             named = title or database.stem
-            shown = write_report(released, facts, target, title=named, with_ledger=with_ledger, views=views)
+            shown = write_report(
+                released, facts, target, title=named, about=about, with_ledger=with_ledger, views=views
+            )
         click.echo(f"{counted(shown)} in {target}")

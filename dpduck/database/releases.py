@@ -43,6 +43,7 @@ class StoredRelease:
 
     laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
     scope, notes: of a view that is being made, what its comment says beside the price, and those of its columns.
+    caption: of a view that is being made, its title and its description, each on a line of its own.
     source: of a view, the release whose measurements it shows; of an answer with reuse, the one that it paid for.
     """
 
@@ -61,6 +62,7 @@ class StoredRelease:
     scope: str = ""
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
+    caption: str = ""
 
     @property
     def guarantee(self) -> str:
@@ -334,6 +336,8 @@ class ReleaseStore:
         scope = f"; {release.scope}" if release.scope else ""
         how = spelled_out(release.strategy) or release.strategy
         comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
+        if release.caption:  # names with a line break would be in its lines
+            comment = " ".join(comment.splitlines()) + f"\n{release.caption}"
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
         named = f"DESCRIBE {self.table_sql(release.name)}"  # an answer is read through dp(), under other names
         for row in [] if release.kind == "answer" else cursor.execute(named).fetchall():

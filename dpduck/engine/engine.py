@@ -425,6 +425,7 @@ class Engine:
             release,
             scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
             notes=notes_of(analysis, release),
+            caption=analysis.caption.text,
         )
         ready = self._views.put(statement, text, caller, scoped, select_sql, columns)
         return listings.status(ready + nothing_shown(analysis.request, release))

@@ -99,7 +99,8 @@ def refreshed(
     """Returns a view with newer rows: what they rest on, and the guarantee of all of that together."""
     made = resting_on(view, answers, store)
     scope = f"{scope_of(question.analysis.request)}; {made.scope}"
-    return replace(made, scope=scope, notes=notes_of(question.analysis, made))
+    notes, caption = notes_of(question.analysis, made), question.analysis.caption.text
+    return replace(made, scope=scope, notes=notes, caption=caption)
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:

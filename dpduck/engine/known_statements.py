@@ -207,7 +207,8 @@ class KnownStatements:
         if statement.view is None:
             return select_sql
         notes = notes_of(outer, replace(release, laws=()))
-        made = replace(release, digest=digest, scope=f"{scope_of(outer.request)}; {release.scope}", notes=notes)
+        scope, caption = f"{scope_of(outer.request)}; {release.scope}", analysis.caption.text
+        made = replace(release, digest=digest, scope=scope, notes=notes, caption=caption)
         return listings.status(self._views.put(statement, text, caller, made, select_sql, columns))
 
     def _combine(

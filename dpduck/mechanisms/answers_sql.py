@@ -43,6 +43,7 @@ from dpduck.values.column_notes import (
     Nulls,
     Values,
     key_note,
+    with_unit,
 )
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import shown as shown_run
@@ -228,9 +229,11 @@ def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
         error_of = [errors[name] for name in column.reads if column.plain and name in errors]
         said = STDERR + error_of[0] if error_of else _note_of(column, analysis.request.question, by_itself)
         notes |= {} if said is None else {column.name: said}
-    for name, number in analysis.shown:
+    units = (*analysis.caption.units, *("" for _ in analysis.shown))
+    for (name, number), unit in zip(analysis.shown, units, strict=False):
         said = errors_of(replace(analysis, shown=((name, number),)), release)
-        notes[name] = "; ".join(filter(None, (ANSWER, said)))
+        note = "; ".join(filter(None, (ANSWER, said)))
+        notes[name] = with_unit(note, unit) if unit else note
         if f"{name}_stderr" not in analysis.outer.columns:
             notes[f"{name}_stderr"] = STDERR + name
     if analysis.levels:

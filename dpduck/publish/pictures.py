@@ -2,17 +2,24 @@
 
 A mark stands for one row. There is no picture where two rows would stand in one place, as where a key is not among the
 columns. Marks of counts would be stacked there, and marks of averages would be added up.
+
+One key makes bars, or a line over bins and days. Two keys make groups of bars, or lines with bands. Three keys make a
+few such pictures with one scale. Where these are too many, two keys make tiles. All tiles have one shade where noise
+alone can make their differences. Otherwise a shade is a step of at least four standard errors, and looks like its
+neighbours: noise alone moves two equal tiles one shade apart at most, at least 98 times of 100.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from math import isfinite
+from math import floor, isfinite, log, log10
 from typing import Any
 
 from dpduck.values.column_notes import (
@@ -22,15 +29,39 @@ from dpduck.values.column_notes import (
     FROM_ANSWERS,
     IS_ANSWER,
     KEYS,
+    NAMED_LEVEL,
     OF_KEYS,
     SOME_LEVEL,
     Nulls,
     Values,
+    unit_in,
 )
 
 MOST_BARS, MOST_POINTS, MOST_TILES = 60, 5_000, 3_600
+MOST_LINES, MOST_GROUPED, MOST_PARTS = 4, 6, 6
+"""The largest numbers of lines in a picture, of bars in a group, and of pictures with one scale."""
+
 ERRORS_SHOWN = 2
 """The length of an error bar to each side, in standard errors. 19 of 20 answers are that near, 94 of 100 or more."""
+
+SHADE, MOST_SHADES = 4, 6
+"""The least width of a shade of tiles, in standard errors, and the number of shades that a picture aims at."""
+
+BY_CHANCE = 0.05
+"""The chance that noise alone gives tiles more than one shade, for Laplace noise. It is less for Gaussian noise."""
+
+INKS = ("#3b7dc4", "#c8641b", "#2e8b57", "#9361b3", "#c9467c", "#7a7a7a")
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
+"""The colours of a series on light and dark pages. Lines also differ in their dashes."""
+
+ONE_SHADE = "noise alone can make differences as large as these, so all have one shade"
+SHADES = "one shade apart can be noise, two shades apart hardly ever is"
+
+SQRT2 = 2**0.5
+PALEST, DARKEST = (214, 230, 245), (8, 48, 107)
+
+MOST_LABELS = 24
+"""The largest number of labels below or beside tiles."""
 
 LONGEST_LABEL = 24
 """The largest number of letters of a label. The picture never cuts a label."""
@@ -38,9 +69,13 @@ LONGEST_LABEL = 24
 Rows = Sequence[Mapping[str, Any]]
 Drawn = tuple[Mapping[str, Any], str]
 
-_NO_ANSWERS = (*KEYS, OF_KEYS, CONSTANT, EVERY_LEVEL, SOME_LEVEL)
+_NO_ANSWERS = (*KEYS, OF_KEYS, CONSTANT, EVERY_LEVEL, SOME_LEVEL, NAMED_LEVEL)
 _BINS = (Values.BIN, Values.RANGE)
 _NO_TOTAL = (Nulls.VALUE, Nulls.OTHERS, Nulls.NONE)
+_NAME = re.compile(r'"(?:[^"]|"")*"|[^, ]+')
+
+NULL, TOTAL, EITHER, OTHERS = "NULL", "all", "NULL or all", "NULL or others"
+"""Words for a NULL in a key: a group without a value, a total, either of both, and a group with other values."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +97,44 @@ class Shape:
     - keys: the columns that tell groups apart.
     - answers: each with the column of its standard error, if it has one.
     - level: a column that is 0 in rows that are no total, if there is one.
+    - named: the column that names the keys by which a row is grouped, if there is one.
+    - units: the units of answers, as the owner of the view named them.
     """
 
     keys: tuple[KeyColumn, ...]
     answers: tuple[tuple[str, str | None], ...]
     level: str | None = None
+    named: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Returns the names of the keys."""
         return tuple(key.name for key in self.keys)
+
+    def called(self, answer: str) -> str:
+        """Returns the title of an answer, with its unit where there is one."""
+        return f"{answer} ({self.units[answer]})" if answer in self.units else answer
+
+    def null_in(self, key: KeyColumn, row: Mapping[str, Any]) -> str:
+        """Returns the word for a NULL in a key of a row."""
+        if self.named is not None and row[self.named] is not None:
+            return NULL if key.name in names_in(row[self.named]) else TOTAL
+        if self.level is not None and row[self.level] == 0:
+            return NULL
+        if key.values is None and key.nulls in (None, Nulls.NONE):  # nobody knows
+            return EITHER
+        return {Nulls.TOTAL: TOTAL, Nulls.EITHER: EITHER, Nulls.OTHERS: OTHERS}.get(key.nulls or Nulls.NONE, NULL)
+
+
+def names_in(level: str) -> frozenset[str]:
+    """Returns the names of keys in a value of grouping_level.
+
+    >>> sorted(names_in('sex, "born in"')), names_in("()")
+    (['born in', 'sex'], frozenset())
+    """
+    found = _NAME.findall("" if level == "()" else level)
+    return frozenset(name[1:-1].replace('""', '"') if name.startswith('"') else name for name in found)
 
 
 def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
@@ -87,6 +150,7 @@ def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
     if earlier and any(_may_be_a_key(column, comments) for column in columns):
         keys = ()
     errors = {comment.partition(ERROR_OF)[2]: name for name, comment in comments.items() if ERROR_OF in comment}
+    units = {name: unit for name, comment in comments.items() if (unit := unit_in(comment))}
     if earlier:
         errors = {name.removesuffix("_stderr"): name for name, kind, _ in columns if _is_error(name, kind, comments)}
     answers = tuple(
@@ -94,8 +158,11 @@ def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
         for name, kind, comment in columns
         if is_number(kind) and not comment.startswith(_NO_ANSWERS) and name not in errors.values()
     )
-    levels = [name for name, comment in comments.items() if comment == EVERY_LEVEL]
-    return Shape(keys, answers, next(iter(levels), None))
+    levels, named = (
+        next((name for name, comment in comments.items() if comment == note), None)
+        for note in (EVERY_LEVEL, NAMED_LEVEL)
+    )
+    return Shape(keys, answers, levels, named, units)
 
 
 def _key(name: str, comment: str) -> KeyColumn:
@@ -121,42 +188,60 @@ def is_number(type_name: str) -> bool:
     return type_name.endswith("INT") or type_name in ("INTEGER", "DOUBLE", "FLOAT") or type_name.startswith("DECIMAL(")
 
 
-def chart(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> Drawn | None:
-    """Returns a picture of one answer, in Vega-Lite, with its content in words. It is None where no picture would help.
+def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
+    """Returns the pictures of one answer, in Vega-Lite, each with its content in words. There may be none.
 
-    A cube shows the cells of all keys together. One key makes bars, or a line over bins and days. Two keys make tiles.
+    A cube shows the cells of all keys together. Where no grouping set has all keys, each of the largest has a picture.
     """
-    name, stderr = answer
-    cells, without = _cells(shape, rows)
+    found: list[Drawn] = []
+    for cells, without in _parts(shape, rows):
+        found += _pictures(shape, answer, cells, without)
+    return found[:MOST_PARTS]
+
+
+def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without: Sequence[str]) -> Sequence[Drawn]:
+    """Returns the pictures of the cells of one grouping set."""
     several = [key for key in shape.keys if len({row[key.name] for row in cells}) > 1]
-    if all(_number(row[name]) is None for row in cells):
-        return None
-    if len(several) == 1 and _is_ordered(several[0], cells):
-        left = [row for row in cells if row[several[0].name] is not None]
-        return _line(several[0].name, name, stderr, left, without or (["NULL"] if len(left) < len(cells) else []))
-    labels = [_labels(key, cells) for key in several]
-    places = {tuple(of[row[key.name]] for key, of in zip(several, labels, strict=True)) for row in cells}
-    if len(places) < len(cells) or any(len(set(of.values())) < len(of) for of in labels):
-        return None
-    if len(several) == 1 and len(cells) <= MOST_BARS:
-        return _bars(several[0].name, labels[0], name, stderr, cells, without)
-    if len(several) == 2 and len(cells) <= MOST_TILES:
-        return _tiles((several[0].name, several[1].name), labels, name, cells, without)
-    return None
+    if all(_number(row[answer[0]]) is None for row in cells):
+        return ()
+    axes = [Axis(key, _is_ordered(key, cells), _labels(key, cells)) for key in several]
+    drawn = Picture(shape.called(answer[0]), *answer, tuple(without))
+    if len(axes) == 1 and axes[0].ordered:
+        return drawn.line(axes[0], None, cells)
+    places = {tuple(axis.labels[row[axis.name]] for axis in axes) for row in cells}
+    if len(places) < len(cells) or any(len(set(axis.labels.values())) < len(axis.labels) for axis in axes):
+        return ()
+    if len(axes) == 1 and len(cells) <= MOST_BARS:
+        return drawn.bars(axes[0], None, cells)
+    if len(axes) == 2:
+        return drawn.two(axes[0], axes[1], cells)
+    return drawn.parts(axes, cells) if len(axes) == 3 else ()
 
 
-def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
-    """Returns the rows of all keys together, and words for the rows that are left out.
+def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
+    """Yields the rows of each largest grouping set, with words for the rows that are left out of all.
 
     Those are the totals, and NULL where it may be a total.
     """
+    if shape.named is None or any(row[shape.named] is None for row in rows):
+        yield _cells(shape, rows)
+        return
+    levels = {str(row[shape.named]): names_in(row[shape.named]) for row in rows}
+    largest = [name for name, of in levels.items() if not any(of < other for other in levels.values())]
+    for name in largest:
+        left = [row for row in rows if row[shape.named] == name]
+        yield left, ["totals"] if len(largest) < len(levels) else []
+
+
+def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
+    """Returns the rows of all keys together, and words for the rows that are left out, where no column names levels."""
     if shape.level is not None:
         left = [row for row in rows if row[shape.level] == 0]
         return left, ["totals"] if len(left) < len(rows) else []
     without: list[str] = []
     for key in shape.keys:
         known = key.values not in (None, Values.COMPUTED)
-        if (known and key.nulls in _NO_TOTAL) or (not known and len(shape.keys) == 1):
+        if (known and key.nulls in _NO_TOTAL) or key.nulls is Nulls.VALUE or (not known and len(shape.keys) == 1):
             continue
         left = [row for row in rows if row[key.name] is not None]
         if len(left) < len(rows):
@@ -185,7 +270,7 @@ def _labels(key: KeyColumn, cells: Rows) -> dict[Any, str]:
     values = list(dict.fromkeys(row[key.name] for row in cells))
     with suppress(TypeError):  # values that cannot be compared stay as they came
         values.sort(key=lambda value: (value is None, 0 if value is None else value))
-    null = "NULL or others" if key.nulls is Nulls.OTHERS else "(NULL)" if "NULL" in values else "NULL"
+    null = OTHERS if key.nulls is Nulls.OTHERS else f"({NULL})" if NULL in values else NULL
     return {value: null if value is None else _label(value) for value in values}
 
 
@@ -201,6 +286,170 @@ def _number(value: Any) -> float | None:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """A key that has several values. ordered: whether a line may join the values. labels: the label of each value."""
+
+    key: KeyColumn
+    ordered: bool
+    labels: Mapping[Any, str]
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the key."""
+        return self.key.name
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The pictures of one answer. title: of the answer, with its unit.
+
+    without: words for rows that are left out. where: words for the part of the rows that a picture shows.
+    span: the two ends of the scale, where several pictures have one.
+    """
+
+    title: str
+    name: str
+    stderr: str | None
+    without: tuple[str, ...]
+    where: str = ""
+    span: tuple[float, float] | None = None
+
+    def two(self, first: Axis, second: Axis, cells: Rows) -> list[Drawn]:
+        """Draws two keys: lines, groups of bars, a few pictures with lines, or tiles."""
+        along, series = sorted((first, second), key=lambda axis: (not axis.ordered, -len(axis.labels)))
+        if along.ordered and len(series.labels) <= MOST_LINES:
+            return self.line(along, series, cells)
+        if along.ordered and len(series.labels) <= MOST_PARTS and not self.where:
+            return self._apart(series, cells, lambda one, rows: one.line(along, None, rows))
+        if not along.ordered and len(series.labels) <= MOST_GROUPED and len(cells) <= MOST_BARS:
+            return self.bars(along, series, cells)
+        return self.tiles(first, second, cells)
+
+    def parts(self, axes: Sequence[Axis], cells: Rows) -> list[Drawn]:
+        """Draws three keys: a picture of two of them for each value of the third, which has the fewest."""
+        apart = min(axes, key=lambda axis: (axis.ordered, len(axis.labels)))
+        first, second = (axis for axis in axes if axis is not apart)
+        if len(apart.labels) > MOST_PARTS:
+            return []
+        return self._apart(apart, cells, lambda one, rows: one.two(first, second, rows))
+
+    def _apart(self, apart: Axis, cells: Rows, draw: Callable[[Picture, Rows], list[Drawn]]) -> list[Drawn]:
+        ends = [end for point in _points(cells, cells, self, None).rows for end in _ends(point)]
+        span = (min(ends), max(ends)) if ends else None
+        found = []
+        for value, label in apart.labels.items():
+            one = replace(self, where=f", where {apart.name} is {label}", span=span)
+            rows = [row for row in cells if row[apart.name] == value or (value is None and row[apart.name] is None)]
+            found += draw(one, rows)
+        return found if len(found) == len(apart.labels) else []
+
+    def bars(self, axis: Axis, series: Axis | None, cells: Rows) -> list[Drawn]:
+        """Draws bars: one for each value of a key, or a group with one for each value of a second key."""
+        points = _points([axis.labels[row[axis.name]] for row in cells], cells, self, series)
+        domain = {"domain": list(axis.labels.values())}
+        place: dict[str, Any] = {"field": "key", "type": "nominal", "title": axis.name, "sort": None, "scale": domain}
+        group = {} if series is None else {"yOffset": _series(series)}
+        value = {"field": "value", "type": "quantitative", "title": self.title, "stack": None} | self._scale(True)
+        encoding = {"y": place, "x": value, **group} | ({} if series is None else {"color": _ink(series)})
+        marks = [{"mark": {"type": "bar"}, "encoding": encoding, "transform": _with("value")}]
+        rules = self._rules({"y": place, **group}, "x", zero=True)
+        step = {} if series is None else {"height": {"step": 14, "for": "offset"}}
+        return [self._with_errors(points, marks, rules, _by(axis, series), step)]
+
+    def line(self, axis: Axis, series: Axis | None, cells: Rows) -> list[Drawn]:
+        """Draws a line over a key, or one for each value of a second key. NULL of the key has no place on it."""
+        name, left = axis.name, [row for row in cells if row[axis.name] is not None]
+        drawn = self if len(left) == len(cells) or self.without else replace(self, without=(NULL,))
+        values = [row[name] for row in left]
+        places = {(row[name], None if series is None else row[series.name]) for row in left}
+        if len(values) > MOST_POINTS or len(places) < len(values):
+            return []
+        days = isinstance(values[0], date)
+        keys = [_day(value) if days else float(value) for value in values]
+        points = _points(keys, left, self, series)
+        place = _along(name, values)
+        value = {"field": "value", "type": "quantitative", "title": self.title} | self._scale(False)
+        ink = {} if series is None else {"color": _ink(series)}
+        dashed = {} if series is None else {"strokeDash": _ink(series) | {"scale": _scale_of(series, DASHES)}}
+        mark: dict[str, Any] = {"type": "line", "point": points.gap or len(set(values)) <= MOST_BARS}
+        encoding = {"x": place, "y": value, "detail": {"field": "run"}, **ink, **dashed}
+        marks = [{"mark": mark, "encoding": encoding, "transform": _with("value")}]
+        errors = self._rules({"x": place, **ink}, "y", zero=False)
+        if points.errors == len(values):
+            band = {"x": place, "y": {"field": "low", "type": "quantitative", "title": self.title}, **ink}
+            band |= {"y2": {"field": "high"}}
+            band["y"] = {**band["y"], **self._scale(False)}
+            errors = {"mark": {"type": "area", "opacity": 0.25}, "encoding": band}
+        return [drawn._with_errors(points, marks, errors, _by(axis, series), {})]
+
+    def tiles(self, first: Axis, second: Axis, cells: Rows) -> list[Drawn]:
+        """Draws tiles with shades that are no finer than the noise; none where nobody knows the noise."""
+        values = [(row, value) for row in cells if (value := _number(row[self.name])) is not None]
+        errors = [_number(row[self.stderr]) if self.stderr else None for row, _ in values]
+        known = [error for error in errors if error is not None]
+        if len(cells) > MOST_TILES or len(known) < len(errors):
+            return []
+        ends = self.span or (min(value for _, value in values), max(value for _, value in values))
+        alike = ends[1] - ends[0] <= SQRT2 * log(len(known) / BY_CHANCE) * max(known)
+        step = _step(max(SHADE * max(known), (ends[1] - ends[0]) / MOST_SHADES))
+        shades = range(1) if alike else range(_shade(ends[0], step), _shade(ends[1], step) + 1)
+        names = {shade: f"{_plain(shade * step)} to {_plain((shade + 1) * step)}" for shade in shades}
+        if alike:
+            names = {0: f"{ends[0]:,.4g} to {ends[1]:,.4g}"}
+        points = [
+            {"one": first.labels[row[first.name]], "two": second.labels[row[second.name]],
+             "value": value, "shade": names[0 if alike else _shade(value, step)]}
+            for row, value in values
+        ]  # fmt: skip
+        across, down = (
+            {"field": field, "type": "nominal", "title": axis.name, "sort": None, "axis": _tile_axis(axis, angle),
+             "scale": {"domain": list(axis.labels.values())}}
+            for field, axis, angle in (("two", second, -45), ("one", first, 0))
+        )  # fmt: skip
+        scale = {"domain": list(names.values()), "range": _shades(len(names))}
+        legend = {"orient": "top", "columns": 3}
+        shade = {
+            "field": "shade",
+            "type": "ordinal",
+            "title": self.title,
+            "sort": None,
+            "scale": scale,
+            "legend": legend,
+        }
+        said = f"{self.name} by {first.name} and {second.name}{self.where}{_without(self.without)}"
+        layer = [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}]
+        return [(spec_of(points, layer, said), f"{said}; {ONE_SHADE if alike else SHADES}")]
+
+    def _scale(self, zero: bool) -> dict[str, Any]:
+        """Returns the scale of the answer, where several pictures have one."""
+        if self.span is None:
+            return {}
+        low, high = (min(0.0, self.span[0]), max(0.0, self.span[1])) if zero else self.span
+        return {"scale": {"domain": [low, high], "nice": True, "zero": zero}}
+
+    def _rules(self, across: Mapping[str, Any], along: str, zero: bool) -> dict[str, Any]:
+        """Returns error bars across a place."""
+        ends = {
+            along: {"field": "low", "type": "quantitative", "title": self.title} | self._scale(zero),
+            f"{along}2": {"field": "high"},
+        }
+        mark: dict[str, Any] = {"type": "rule", "size": 2}
+        mark |= {} if "color" in across else {"color": "currentColor"}
+        return {"mark": mark, "encoding": {**across, **ends}, "transform": _with("low")}
+
+    def _with_errors(
+        self, points: _Points, marks: list[dict[str, Any]], errors: dict[str, Any], by: str, more: Mapping[str, Any]
+    ) -> Drawn:
+        """Returns the picture with its errors, if it has some: a band below the line, or error bars over bars."""
+        said = f"{self.name} by {by}{self.where}{_without(self.without)}"
+        if not points.errors:
+            drawn = spec_of(points.rows, marks, said)
+            return {**drawn, **more}, f"{said}; the view has no standard errors of it"
+        layer = [errors, *marks] if errors["mark"]["type"] == "area" else [*marks, errors]
+        return {**spec_of(points.rows, layer, said), **more}, f"{said}, and {ERRORS_SHOWN} standard errors to each side"
+
+
+@dataclass(frozen=True)
 class _Points:
     """Rows as marks. errors: the number of rows with standard errors. gap: whether some rows have no value."""
 
@@ -209,53 +458,91 @@ class _Points:
     gap: bool
 
 
-def _points(place: Sequence[Any], name: str, stderr: str | None, cells: Rows) -> _Points:
-    points = []
+def _points(place: Sequence[Any], cells: Rows, of: Picture, series: Axis | None) -> _Points:
+    """Returns the rows as marks. A line stops where there is no value: it has another run from there on."""
+    points, runs = [], Counter[str]()
     for key, row in zip(place, cells, strict=True):
-        value, error = _number(row[name]), _number(row[stderr]) if stderr else None
+        value, error = _number(row[of.name]), _number(row[of.stderr]) if of.stderr else None
         about = None if value is None or error is None else (value - ERRORS_SHOWN * error, value + ERRORS_SHOWN * error)
         low, high = about or (None, None)
-        points.append({"key": key, "value": value, "low": low, "high": high})
+        one = "" if series is None else series.labels[row[series.name]]
+        runs[one] += value is None
+        point = {"key": key, "value": value, "low": low, "high": high, "run": runs[one]}
+        points.append(point if series is None else point | {"series": one})
     errors = sum(point["low"] is not None for point in points)
     return _Points(points, errors, any(point["value"] is None for point in points))
 
 
-def _bars(
-    key: str, labels: Mapping[Any, str], name: str, stderr: str | None, cells: Rows, without: Sequence[str]
-) -> Drawn:
-    points = _points([labels[row[key]] for row in cells], name, stderr, cells)
-    place = {"field": "key", "type": "nominal", "title": key, "sort": None, "scale": {"domain": list(labels.values())}}
-    value = {"field": "value", "type": "quantitative", "title": name, "stack": None}
-    marks = [{"mark": {"type": "bar"}, "encoding": {"y": place, "x": value}, "transform": _with("value")}]
-    return _with_errors(points, marks, _rules(place, name, "x"), f"{name} by {key}", without)
+def _ends(point: Mapping[str, Any]) -> list[float]:
+    return [point[end] for end in ("value", "low", "high") if point[end] is not None]
 
 
-def _line(key: str, name: str, stderr: str | None, cells: Rows, without: Sequence[str]) -> Drawn | None:
-    values = [row[key] for row in cells]
-    if len(values) > MOST_POINTS or len(set(values)) < len(values):
-        return None
-    days = isinstance(values[0], date)
-    points = _points([_day(value) if days else float(value) for value in values], name, stderr, cells)
-    place: dict[str, Any] = {"field": "key", "type": "quantitative", "title": key, "scale": {"zero": False}}
-    place["axis"] = {"format": ".12~g", **({"tickMinStep": 1} if all(isinstance(one, int) for one in values) else {})}
-    if days:
+def _by(axis: Axis, series: Axis | None) -> str:
+    return axis.name if series is None else f"{axis.name} and {series.name}"
+
+
+def _without(left_out: Sequence[str]) -> str:
+    return f", without {' and '.join(left_out)}" if left_out else ""
+
+
+def _series(series: Axis) -> dict[str, Any]:
+    """Returns the places of the bars of a group."""
+    return {"field": "series", "type": "nominal", "sort": None, "scale": {"domain": list(series.labels.values())}}
+
+
+def _scale_of(series: Axis, inks: Sequence[Any]) -> dict[str, Any]:
+    return {"domain": list(series.labels.values()), "range": list(inks[: len(series.labels)])}
+
+
+def _ink(series: Axis) -> dict[str, Any]:
+    """Returns the colours of a series, and its names above the picture."""
+    legend = {"orient": "top", "columns": 3, "symbolOpacity": 1}
+    named = {"field": "series", "type": "nominal", "title": series.name, "sort": None, "legend": legend}
+    return named | {"scale": _scale_of(series, INKS)}
+
+
+def _along(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Returns the axis of a line: of days, of moments or of numbers."""
+    if isinstance(values[0], date):
         midnight = all(not isinstance(value, datetime) or value.time() == time() for value in values)
-        place |= {"type": "temporal", "scale": {"type": "utc"}}
-        place["axis"] = {"format": "%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M"}
-    value = {"field": "value", "type": "quantitative", "title": name}
-    line: dict[str, Any] = {"type": "line", "point": points.gap or len(values) <= MOST_BARS}
-    marks = [
-        {"mark": line, "encoding": {"x": place, "y": value, "detail": {"field": "run"}}, "transform": _with("value")}
-    ]
-    run = 0
-    for point in points.rows:  # a line stops where there is no value
-        run += point["value"] is None
-        point["run"] = run
-    errors = _rules(place, name, "y")
-    if points.errors == len(values):
-        band = {"x": place, "y": {"field": "low", "type": "quantitative", "title": name}, "y2": {"field": "high"}}
-        errors = {"mark": {"type": "area", "opacity": 0.25}, "encoding": band}
-    return _with_errors(points, marks, errors, f"{name} by {key}", without)
+        axis: dict[str, Any] = {"format": "%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M", "labelFlush": False}
+        return {"field": "key", "type": "temporal", "title": name, "scale": {"type": "utc"}, "axis": axis}
+    axis = {"format": ".12~g", **({"tickMinStep": 1} if all(isinstance(one, int) for one in values) else {})}
+    return {"field": "key", "type": "quantitative", "title": name, "scale": {"zero": False}, "axis": axis}
+
+
+def _step(least: float) -> float:
+    """Returns the first of 1, 2, 5, 10, 20, .. that is as large.
+
+    >>> _step(130.0), _step(0.04), _step(0.0)
+    (200.0, 0.05, 1.0)
+    """
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(least))
+    return float(f"{next(one * power for one in (1, 2, 5, 10, 20) if one * power >= least * (1 - 1e-9)):.6g}")
+
+
+def _tile_axis(axis: Axis, angle: int) -> dict[str, Any]:
+    """Returns an axis of tiles. Some of many labels are left out. Below tiles only short ones have room upright."""
+    short = all(len(label) < 3 for label in axis.labels.values())
+    return {"labelAngle": 0 if short else angle, "labelOverlap": len(axis.labels) > MOST_LABELS}
+
+
+def _shade(value: float, step: float) -> int:
+    return floor(value / step + 1e-9)
+
+
+def _plain(number: float) -> str:
+    """Returns a multiple of a step."""
+    return f"{number:,.0f}" if number == round(number) else f"{number:.6g}"
+
+
+def _shades(number: int) -> list[str]:
+    """Returns so many shades of blue, the palest first. Neighbours look alike, also where there are two alone."""
+    parts = [place / max(MOST_SHADES, number - 1) for place in range(number)]
+    mixed = ([round(a + (b - a) * part) for a, b in zip(PALEST, DARKEST, strict=True)] for part in parts)
+    return [f"rgb({red}, {green}, {blue})" for red, green, blue in mixed]
 
 
 def _day(value: date) -> str:
@@ -267,49 +554,13 @@ def _with(field: str) -> list[dict[str, str]]:
     return [{"filter": f"isValid(datum.{field})"}]
 
 
-def _rules(place: Mapping[str, Any], name: str, along: str) -> dict[str, Any]:
-    """Returns error bars across a place."""
-    across = "y" if along == "x" else "x"
-    ends = {along: {"field": "low", "type": "quantitative", "title": name}, f"{along}2": {"field": "high"}}
-    mark = {"type": "rule", "color": "currentColor", "size": 2}
-    return {"mark": mark, "encoding": {across: place, **ends}, "transform": _with("low")}
-
-
-def _with_errors(
-    points: _Points, marks: list[dict[str, Any]], errors: dict[str, Any], said: str, without: Sequence[str]
-) -> Drawn:
-    """Returns the picture with its errors, if it has some: a band below the line, or error bars over bars."""
-    said += f", without {' and '.join(without)}" if without else ""
-    if not points.errors:
-        return spec_of(points.rows, marks, said), f"{said}; the view has no standard errors of it"
-    layer = [errors, *marks] if errors["mark"]["type"] == "area" else [*marks, errors]
-    return spec_of(points.rows, layer, said), f"{said}, and {ERRORS_SHOWN} standard errors to each side"
-
-
-def _tiles(
-    keys: tuple[str, str], labels: Sequence[Mapping[Any, str]], name: str, cells: Rows, without: Sequence[str]
-) -> Drawn:
-    (first, second), (downwards, along) = keys, labels
-    points = [
-        {"one": downwards[row[first]], "two": along[row[second]], "value": value}
-        for row in cells
-        if (value := _number(row[name])) is not None
-    ]
-    across, down = (
-        {"field": field, "type": "nominal", "title": title, "sort": None, "scale": {"domain": list(of.values())}}
-        for field, title, of in (("two", second, along), ("one", first, downwards))
-    )
-    shade = {"field": "value", "type": "quantitative", "title": name, "scale": {"scheme": "blues"}}
-    said = f"{name} by {first} and {second}" + (f", without {' and '.join(without)}" if without else "")
-    return spec_of(points, [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}], said), said
-
-
 def spec_of(points: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]], said: str) -> Mapping[str, Any]:
     """Returns a picture of these marks, in Vega-Lite. said: what it shows, for who cannot see it."""
     ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelLimit": 400}
     ink |= {"labelFontSize": 12, "titleFontSize": 12}
     lines: dict[str, Any] = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}
     lines |= {"gridOpacity": 0.15, "titlePadding": 16, "labelOverlap": True, "tickCount": 6}
+    lines |= {"labelSeparation": 8}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "description": said,

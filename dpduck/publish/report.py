@@ -11,7 +11,8 @@ import os
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +21,17 @@ from typing import Any
 import duckdb
 
 from dpduck.frontend.text.names import quote_identifier
-from dpduck.publish.pictures import Rows, chart, shape_of, svg
+from dpduck.publish.pictures import TOTAL, Rows, Shape, charts, shape_of, svg
 from dpduck.publish.postgres import PublishedView, metadata_sql, published_views
+from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, spent_sentences
 from dpduck.values.errors import Refusal
 
 PAGES = (".html", ".htm")
 MOST_ROWS = 300
 """Of a view that the page lists; a longer one is in the published files."""
+
+MOST_COSTS = 4
+"""Budgets that the first screen tells in words; the others are in the list at the end."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,14 @@ def write_report(
     target: Path,
     *,
     title: str,
+    about: str = "",
     with_ledger: bool = False,
     views: Sequence[str] = (),
 ) -> int:
     """Writes the page and returns the number of views on it.
 
     connection: with the views attached as `store` (publish/postgres.py). with_ledger: tell who asked, and what.
+    about: a sentence below the title.
     """
     require_pictures()
     require_place(target, _MADE)
@@ -57,7 +64,8 @@ def write_report(
     described = connection.sql(metadata_sql(with_ledger=False, wanted=views)).to_arrow_table().to_pylist()
     metadata = {row["name"]: row for row in described}
     sections = "".join(_view_html(connection, view, metadata[view.name]) for view in found)
-    page = _page(title, sections, facts, with_ledger, [view.name for view in found])
+    newest = max((row["released_at"] for row in described if row["released_at"] is not None), default=None)
+    page = _page(Front(title, about, datetime.now(UTC), newest), sections, facts, with_ledger, found)
     replace_page(target, page, 0o644)
     return len(found)
 
@@ -100,24 +108,97 @@ def replace_page(target: Path, page: str, mode: int) -> None:
 def _view_html(connection: duckdb.DuckDBPyConnection, view: PublishedView, released: Mapping[str, Any]) -> str:
     shape = shape_of([(column.name, column.type_name, column.comment) for column in view.columns])
     columns = [column.name for column in view.columns]
-    order = ", ".join(quote_identifier(key) for key in shape.names) or "ALL"
-    rows = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY {order}").fetchall()
+    found = connection.execute(f"FROM store.main.{quote_identifier(view.name)} ORDER BY ALL").fetchall()
+    rows = in_key_order(shape, columns, found)
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     pictures = "".join(
         f"<figure>{svg(spec)}<figcaption>{escape(said)}</figcaption></figure>"
         for answer in shape.answers
-        if (drawn := chart(shape, answer, named)) is not None
-        for spec, said in [drawn]
+        for spec, said in charts(shape, answer, named)
     )
-    about = escape(view.comment[:1].upper() + view.comment[1:])
-    more = f"<p>The first {MOST_ROWS:,} of {len(rows):,} rows.</p>" if len(rows) > MOST_ROWS else ""
+    numbers = "".join(f'<p class="one">{escape(one)}</p>' for one in single_numbers(shape, named))
+    caption = caption_of(view.comment)
+    described = f"<p>{escape(caption.description)}</p>" if caption.description else ""
+    count = f"The first {MOST_ROWS:,} of {len(rows):,} rows" if len(rows) > MOST_ROWS else f"{len(rows):,} rows"
+    worded = with_null_words(shape, columns, rows[:MOST_ROWS])
+    title = escape(caption.title or view.name)
     return (
-        f'<section><h2 id="{escape(view.name)}">{escape(view.name)}</h2><p>{about}.</p>{pictures}'
-        f"<details open><summary>The numbers</summary>{more}"
-        f"{table_html(columns, rows[:MOST_ROWS], f'Rows of {view.name}', shape.names)}</details>"
-        f"<details><summary>The statement, released {_moment(released['released_at'])}</summary>"
+        f'<section><h2 id="{escape(view.name)}">{title}</h2>{described}{numbers}{pictures}'
+        f"<details open><summary>The numbers: {count if len(rows) != 1 else '1 row'}</summary>"
+        f"{table_html(columns, worded, f'Rows of {view.name}', shape.names)}</details>"
+        f"<details><summary>What it is: {escape(view.name)}, released {_moment(released['released_at'])}</summary>"
+        f"<p>{escape(caption.guarantee[:1].upper() + caption.guarantee[1:])}.</p>"
         f"<pre>{escape(str(released['statement']))}</pre></details></section>"
     )
+
+
+@dataclass(frozen=True)
+class TableCaption:
+    """The comment on a view, in its parts: the guarantee, and the title and the description that its maker gave it."""
+
+    guarantee: str
+    title: str = ""
+    description: str = ""
+
+
+def caption_of(comment: str) -> TableCaption:
+    """Takes the comment on a view apart.
+
+    >>> caption_of("differentially private, epsilon = 1 (pure)\\nVisits by ward\\nOf 2026.").title
+    'Visits by ward'
+    """
+    guarantee, title, description = (*comment.split("\n", 2), "", "")[:3]
+    return TableCaption(guarantee, title, " ".join(description.split()))
+
+
+def single_numbers(shape: Shape, rows: Rows) -> list[str]:
+    """Returns the answers of a view of one row and no keys, each with two standard errors: they need no picture."""
+    if len(rows) != 1 or shape.keys:
+        return []
+    found = []
+    for name, stderr in shape.answers:
+        value, error = rows[0][name], rows[0][stderr] if stderr else None
+        about = "" if error is None else f" \N{PLUS-MINUS SIGN} {number_text(2 * float(error))}"
+        found += [] if value is None else [f"{shape.called(name)}: {_as_text(value)}{about}"]
+    return found
+
+
+def in_key_order(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Returns rows in the order of their keys. Of a key, the group without a value comes late, and totals come last."""
+    keys = [(key, columns.index(key.name)) for key in shape.keys if key.name in columns]
+
+    def place_of(row: Sequence[Any]) -> list[tuple[int, Any]]:
+        named = dict(zip(columns, row, strict=True)) if None in row else {}
+        return [
+            (0, row[place]) if row[place] is not None else (2 if shape.null_in(key, named) == TOTAL else 1, 0)
+            for key, place in keys
+        ]
+
+    try:
+        return sorted(rows, key=place_of)
+    except TypeError:  # values that cannot be compared stay as they came
+        return list(rows)
+
+
+class NullWord(str):
+    """A word for a NULL in a key, which no value is."""
+
+
+def with_null_words(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Returns rows with words in place of NULL in keys: a total, a group without a value, or the one or the other."""
+    keys = {key.name: key for key in shape.keys}
+    worded = []
+    for row in rows:
+        if None not in row:
+            worded.append(list(row))
+            continue
+        named = dict(zip(columns, row, strict=True))
+        words = [
+            NullWord(shape.null_in(keys[name], named)) if value is None and name in keys else value
+            for name, value in zip(columns, row, strict=True)
+        ]
+        worded.append(words)
+    return worded
 
 
 def _moment(value: object) -> str:
@@ -129,9 +210,13 @@ def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str
 
     names: of columns with numbers that are names, such as codes and years.
     """
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     named = [name in names for name in columns]
-    cells = ("".join(map(_cell, row, named)) for row in rows)
+    numeric = [any(is_number_value(row[place]) for row in rows) for place in range(len(columns))]
+    head = "".join(
+        f'<th scope="col"{_RIGHT if right else ""}>{escape(name)}</th>'
+        for name, right in zip(columns, numeric, strict=True)
+    )
+    cells = ("".join(map(cell_html, row, named)) for row in rows)
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"{_scrolling(about)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
@@ -140,12 +225,25 @@ def _scrolling(about: str) -> str:
     return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(about)}">'
 
 
-def _cell(value: Any, is_name: bool) -> str:
-    if is_name and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f'<td class="number">{value}</td>'
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+_RIGHT = ' class="number"'
+
+
+def is_number_value(value: Any) -> bool:
+    """Tells whether a value stands at the right of its column."""
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+def cell_html(value: Any, is_name: bool) -> str:
+    """Returns a cell of a table. is_name: whether a number is a name, such as a code or a year."""
+    if isinstance(value, NullWord):
+        return f'<td class="null">{value}</td>'
+    if not is_number_value(value):
         return f"<td>{'' if value is None else escape(str(value))}</td>"
-    return f'<td class="number">{value:,.6g}</td>' if isinstance(value, float) else f'<td class="number">{value:,}</td>'
+    return f'<td class="number">{value if is_name else _as_text(value)}</td>'
+
+
+def _as_text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else number_text(float(value))
 
 
 # The page around them.
@@ -159,9 +257,18 @@ html { background: Canvas; color: CanvasText; } a { color: LinkText; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; }
 figure { margin: 1.5rem 0; } figure svg { width: 100%; max-width: 38rem; height: auto; }
 figcaption { font-size: .9rem; }
+h3 { margin: .8rem 0 .2rem; font-size: 1rem; }
+h1 { font-size: 2.2rem; margin: .5rem 0; } .lead { font-size: 1.15rem; max-width: 46rem; margin: .4rem 0; }
+.date { opacity: .8; margin: .2rem 0 1rem; } .one { font-size: 1.6rem; font-weight: 600; margin: .4rem 0; }
+.first { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
+.first section { border: 1px solid #8886; border-radius: .5rem; padding: 0 1.2rem .6rem; }
+.first p { margin: .3rem 0; }
+.first h2 { margin: 1rem 0 .4rem; font-size: 1.2rem; } .first ul { padding-left: 1.1rem; margin: .3rem 0; }
+nav ul { columns: 16rem; }
 table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .6rem; text-align: left; }
 th { border-bottom: 2px solid; } td { border-bottom: 1px solid #8886; } td.number { text-align: right; }
-td.number { font-variant-numeric: tabular-nums; }
+td.number { font-variant-numeric: tabular-nums; } th.number { text-align: right; }
+td.null { font-style: italic; opacity: .8; }
 .wide { overflow: auto; max-height: 26rem; width: fit-content; max-width: 100%; }
 pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886; } summary { cursor: pointer; }
 meter { width: 12rem; height: 1.2rem; }
@@ -171,16 +278,47 @@ thead th { position: sticky; top: 0; background: Canvas; }
 """
 
 
-def _page(title: str, sections: str, facts: Facts, with_ledger: bool, names: Sequence[str]) -> str:
-    listed = "".join(f'<li><a href="#{escape(name)}">{escape(name)}</a></li>' for name in names)
+@dataclass(frozen=True)
+class Front:
+    """The first lines of the page. newest: the moment of the newest numbers, in UTC."""
+
+    title: str
+    about: str
+    written: datetime
+    newest: datetime | None
+
+
+def _page(front: Front, sections: str, facts: Facts, with_ledger: bool, views: Sequence[PublishedView]) -> str:
+    named = ((view.name, caption_of(view.comment).title or view.name) for view in views)
+    listed = "".join(f'<li><a href="#{escape(name)}">{escape(title)}</a></li>' for name, title in named)
+    about = f'<p class="lead">{escape(front.about)}</p>' if front.about else ""
+    newest = "" if front.newest is None else f", with numbers up to {_day(front.newest)}"
     body = (
-        f"<h1>{escape(title)}</h1>"
-        "<p>These numbers are differentially private: noise was added to each, so that nobody can tell from all of "
-        "them together whether any one of those who are protected is in the data at all.</p>"
-        f"<ul>{listed}</ul>{sections}{_promises(facts.policies)}{_budgets(facts.budgets)}"
-        f"{_ledger(facts.ledger, with_ledger)}"
+        f'<h1>{escape(front.title)}</h1>{about}<p class="lead">{escape(ABOUT)}</p>'
+        f'<p class="date">Written on {_day(front.written)}{newest}.</p>'
+        f'<div class="first">{_how_to_read()}{_cost(costs(facts.budgets, facts.policies))}</div>'
+        f'<nav aria-label="Tables"><h2>What is here</h2><ul>{listed}</ul></nav>'
+        f"{sections}{_promises(facts.policies)}{_budgets(facts.budgets)}{_ledger(facts.ledger, with_ledger)}"
     )
-    return framed(title, _MADE, body)
+    return framed(front.title, _MADE, body)
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.day} {moment:%B %Y}"
+
+
+def _how_to_read() -> str:
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in HOW_TO_READ)
+    return f"<section><h2>How to read this</h2><ul>{listed}</ul></section>"
+
+
+def _cost(found: Sequence[Cost]) -> str:
+    paragraphs = "".join(
+        f"<h3>{escape(f'{cost.table}, {cost.period}' if cost.period else cost.table)}</h3>"
+        f"<p>{escape(' '.join(spent_sentences(cost)))}</p>"
+        for cost in found[:MOST_COSTS]
+    )
+    return f"<section><h2>What it cost in privacy</h2>{paragraphs}</section>"
 
 
 def framed(title: str, made: str, body: str) -> str:

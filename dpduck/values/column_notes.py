@@ -25,6 +25,7 @@ FROM_ANSWERS = "computed from answers"
 COMPUTED = f"{FROM_ANSWERS} that are {{}}"
 ERROR_OF = "; the standard error of "
 STDERR = f"{COMPUTED}{ERROR_OF}"
+UNIT = "; in "
 
 
 class Values(StrEnum):
@@ -56,3 +57,17 @@ def key_note(values: Values, nulls: Nulls) -> str:
     """
     start = SELECTED if values is Values.SELECTED else KEY
     return "; ".join(filter(None, (start, values.value, nulls.value)))
+
+
+def with_unit(note: str, unit: str) -> str:
+    """Adds the unit of an answer to the comment on it."""
+    return f"{note}{UNIT}{unit}"
+
+
+def unit_in(comment: str) -> str:
+    """Returns the unit of an answer, empty where its comment names none.
+
+    >>> unit_in(with_unit(ANSWER, "visits")), unit_in(ANSWER), unit_in("a key; in days")
+    ('visits', '', '')
+    """
+    return comment.rpartition(UNIT)[2] if IS_ANSWER in comment and UNIT in comment else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +16,8 @@ import dpduck
 from dpduck.commands.command_line import main
 from dpduck.commands.compare import page_of
 from dpduck.database.check import Distance
-from dpduck.publish.pictures import KeyColumn, Shape, chart, shape_of
+from dpduck.publish.pictures import KeyColumn, Shape, charts, shape_of
+from dpduck.publish.words import number_text
 from tests.support.browser import SIZES, chromium, needs_chromium, violations
 
 pytest.importorskip("vl_convert", reason="vl-convert is not installed")
@@ -135,9 +138,9 @@ def test_a_picture_is_drawn_only_where_it_helps() -> None:
     """Not of hundreds of bars; and a column is a key by its comment, whatever its type."""
     rows = [{"name": f"k{number}", "n": 1.0, "n_stderr": 1.0} for number in range(500)]
     answer = ("n", "n_stderr")
-    assert chart(Shape((KeyColumn("name"),), (answer,)), answer, rows) is None
-    assert chart(Shape((KeyColumn("name"),), (answer,)), answer, rows[:60]) is not None
-    assert chart(Shape((), (answer,)), ("n", None), rows) is None
+    assert charts(Shape((KeyColumn("name"),), (answer,)), answer, rows) == []
+    assert len(charts(Shape((KeyColumn("name"),), (answer,)), answer, rows[:60])) == 1
+    assert charts(Shape((), (answer,)), ("n", None), rows) == []
     columns = [
         ("year", "INTEGER", "a key, whose values are public"), ("n", "BIGINT", "an answer"), ("n_stderr", "DOUBLE", ""),
     ]  # fmt: skip
@@ -169,3 +172,35 @@ def test_the_pages_keep_the_rules_of_accessibility(clinic: Path) -> None:
                     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, size)
                 context.close()
     assert {one.rpartition("/")[2] for one in asked} == {"page.html", "compared.html"}
+
+
+def test_a_board_can_read_the_first_screen(clinic: Path) -> None:
+    """Title, sentence, date, how to read it and the cost in words stand before the first view, in this order."""
+    page = reported(clinic, "--title", "Visits of 2024", "--about", "Visits <by> ward.")
+    first = html.unescape(re.sub(r"<[^>]*>", " ", page[page.index("<main>") : page.index("<nav")]))
+    words = [
+        "Visits of 2024", "Visits <by> ward.", "Noise was added to every number here", "Written on ",
+        "How to read this", "about 19 of 20 error bars hold the true number", "What it cost in privacy",
+        "40% of the budget is spent", "whether one patient is in the data", "right 50 of 100 times",
+        "a guess is right at most 99 of 100 times",
+    ]  # fmt: skip
+    places = [first.index(word) for word in words]
+    assert places == sorted(places)
+    day = datetime.now(UTC)
+    assert any(f"Written on {one.day} {one:%B %Y}, with numbers up to" in first for one in (day, day - timedelta(1)))
+
+
+def test_a_single_number_is_told_with_its_error(clinic: Path) -> None:
+    """It needs no picture: two standard errors to each side stand behind it."""
+    (section,) = re.findall(r'<section><h2 id="total">.*?</section>', reported(clinic), re.DOTALL)
+    with duckdb.connect(str(clinic / "clinic_private.duckdb"), read_only=True) as store:
+        ((n, error),) = store.execute("SELECT n, n_stderr FROM total").fetchall()
+    assert f'<p class="one">n: {n:,} ± {number_text(2 * error)}</p>' in section
+
+
+def test_tables_have_three_digits(clinic: Path) -> None:
+    """Standard errors are told as exactly as anybody can use."""
+    (section,) = re.findall(r'<section><h2 id="by_ward">.*?</section>', reported(clinic), re.DOTALL)
+    numbers = re.findall(r'<td class="number">([\d,.]+)</td>', section)
+    assert len(numbers) == 4 and all(len(number.partition(".")[2]) <= 2 for number in numbers)
+    assert '<th scope="col" class="number">n</th>' in section and '<th scope="col">ward</th>' in section

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
 from xml.etree import ElementTree as Xml
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -18,15 +17,19 @@ Point = tuple[float, float]
 
 @dataclass
 class Drawn:
-    """titles: of the axis along and upwards, and of the legend. marks: labels or numbers of the keys, and the value.
+    """keys: their titles. answer: its title. marks: labels or numbers of the keys, and the value.
 
-    errors: labels or numbers of the keys, and both ends. kind: 'bars', 'line' or 'tiles'.
+    errors: labels or numbers of the keys, and both ends. kind: 'bars', 'groups', 'line', 'lines' or 'tiles'.
+    shades: of tiles, labels of the keys, and both ends of what the shade says. inks: the colour of each shade.
     """
 
     kind: str
-    titles: tuple[str, ...]
+    keys: tuple[str, ...]
+    answer: str
     marks: list[tuple[tuple[str | float, ...], float]] = field(default_factory=list)
     errors: list[tuple[tuple[str | float, ...], float, float]] = field(default_factory=list)
+    shades: list[tuple[tuple[str | float, ...], float, float]] = field(default_factory=list)
+    inks: dict[str, str] = field(default_factory=dict)
 
 
 class _Axis:
@@ -47,12 +50,20 @@ class _Axis:
         assert distance < 8, (place, self.labels)
         return text
 
-    def read(self, place: float) -> str | float:
-        return self.label(place) if self.is_discrete else self.number(place)
+    def nearest(self, place: float) -> tuple[float, str]:
+        return min(self.labels, key=lambda one: abs(one[0] - place))
+
+
+@dataclass
+class _Legend:
+    """title: of the key or of the answer. labels: the text of each colour."""
+
+    title: str
+    labels: dict[str, str]
 
 
 def read_picture(svg: str) -> Drawn:
-    """Reads a picture of bars with bars of error, of a line with a band, or of tiles with a legend."""
+    """Reads a picture of bars with bars of error, of lines with bands, or of tiles with a legend."""
     root = Xml.fromstring(svg)  # noqa: S314 - made here
     axes = {}
     for axis in _groups(root, "role-axis"):
@@ -60,70 +71,89 @@ def read_picture(svg: str) -> Drawn:
         if said is not None:
             axes[said[0]] = _axis(axis, said)
     across, up = axes["X"], axes["Y"]
-    legends = _groups(root, "role-legend")
-    if legends:
-        return _tiles(root, legends[0], across, up)
-    bars = [_box(path) for path in _marks(root, "mark-rect")]
-    if up.is_discrete:
-        found = Drawn("bars", (across.title, up.title))
-        zero = 0.0
-        for (x0, y0), (x1, y1) in bars:
-            ends = across.number(x0), across.number(x1)
-            zero_end, value = sorted(ends, key=abs)
-            assert abs(zero_end - zero) < 0.01 * max(1.0, abs(value)), "a bar that does not begin at zero"
-            found.marks.append(((up.label((y0 + y1) / 2),), value))
-        for x, y, length, _ in _rules(root):
-            found.errors.append(((up.label(y),), across.number(x), across.number(x + length)))
-        return found
-    found = Drawn("line", (across.title, up.title))
+    legends = [_legend(legend) for legend in _groups(root, "role-legend")]
+    legend = legends[0] if legends else None
+    if across.is_discrete and legend is not None:
+        return _tiles(root, legend, across, up)
+    return _bars(root, legend, across, up) if up.is_discrete else _lines(root, legend, across, up)
+
+
+def _legend(group: Xml.Element) -> _Legend:
+    texts = [text.text or "" for found in _groups(group, "role-legend-label") for text in found]
+    inks = [path.get("fill") or "" for found in _groups(group, "role-legend-symbol") for path in found]
+    (title,) = [text.text or "" for found in _groups(group, "role-legend-title") for text in found]
+    assert len(set(inks)) == len(inks) == len(texts), "two values of one colour"
+    return _Legend(title, dict(zip(inks, texts, strict=True)))
+
+
+def _bars(root: Xml.Element, legend: _Legend | None, across: _Axis, up: _Axis) -> Drawn:
+    found = Drawn("bars", (up.title,), across.title)
+    if legend is not None:
+        found = Drawn("groups", (up.title, legend.title), across.title)
+    places: dict[str, list[float]] = {}
+    for path in _marks(root, "mark-rect"):
+        (x0, y0), (x1, y1) = _box(path)
+        ends, middle = (across.number(x0), across.number(x1)), (y0 + y1) / 2
+        zero_end, value = sorted(ends, key=abs)
+        assert abs(zero_end) < 0.01 * max(1.0, abs(value)), "a bar that does not begin at zero"
+        if legend is None:
+            found.marks.append(((up.label(middle),), value))
+        else:
+            at, label = up.nearest(middle)
+            series = legend.labels[path.get("fill") or ""]
+            places.setdefault(series, []).append(middle - at)
+            found.marks.append(((label, series), value))
+    for x, y, length, _ in _rules(root):
+        at, label = up.nearest(y)
+        keys: tuple[str | float, ...] = (up.label(y),) if legend is None else (label, _series_at(places, y - at))
+        found.errors.append((keys, across.number(x), across.number(x + length)))
+    return found
+
+
+def _series_at(places: dict[str, list[float]], offset: float) -> str:
+    """Returns the series of the bars that stand so far from the label of their group."""
+    for offsets in places.values():
+        assert max(offsets) - min(offsets) < 0.5, "bars of one series stand in different places of their groups"
+    return min(places, key=lambda series: abs(places[series][0] - offset))
+
+
+def _lines(root: Xml.Element, legend: _Legend | None, across: _Axis, up: _Axis) -> Drawn:
+    found = Drawn("line", (across.title,), up.title)
+    if legend is not None:
+        found = Drawn("lines", (across.title, legend.title), up.title)
+
+    def keys(mark: Xml.Element, x: float, ink: str) -> tuple[str | float, ...]:
+        return (across.number(x), *(() if legend is None else (legend.labels[mark.get(ink) or ""],)))
+
     for path in _marks(root, "mark-line"):
-        found.marks += [((across.number(x),), up.number(y)) for x, y in _points(path)]
+        found.marks += [(keys(path, x, "stroke"), up.number(y)) for x, y in _points(path)]
     for path in _marks(root, "mark-area"):
         outline = _points(path)
         half = len(outline) // 2
         for (x, y), (same, other) in zip(outline[:half], reversed(outline[half:]), strict=True):
             assert abs(x - same) < 0.01
-            found.errors.append(((across.number(x),), *_sorted(up.number(y), up.number(other))))
-    for x, y, _, height in _rules(root):
-        found.errors.append(((across.number(x),), *_sorted(up.number(y), up.number(y + height))))
-    dots = [(across.number(x), up.number(y)) for x, y in map(_place, _marks(root, "mark-symbol"))]
-    seen = [(x, y) for (x,), y in found.marks if isinstance(x, float)]
-    assert not dots or all(
-        min(abs(x - a) + abs(y - b) for a, b in dots) < 1e-3 * (1 + abs(x) + abs(y)) for x, y in seen
-    )
-    found.marks = [((x,), y) for x, y in dots] if dots else found.marks
+            found.errors.append((keys(path, x, "fill"), *_sorted(up.number(y), up.number(other))))
+    for mark in _marks(root, "mark-rule"):
+        (x, y), height = _place(mark), float(mark.get("y2") or 0)
+        found.errors.append((keys(mark, x, "stroke"), *_sorted(up.number(y), up.number(y + height))))
+    symbols = [(mark, *_place(mark)) for mark in _marks(root, "mark-symbol")]
+    dots = [(keys(mark, x, "fill"), up.number(y)) for mark, x, y in symbols]
+    near = [(float(at[0]), y) for at, y in dots]
+    for at, y in found.marks:
+        x = float(at[0])
+        assert not near or min(abs(x - a) + abs(y - b) for a, b in near) < 1e-3 * (1 + abs(x) + abs(y))
+    found.marks = dots or found.marks
     return found
 
 
-def _tiles(root: Xml.Element, legend: Xml.Element, across: _Axis, up: _Axis) -> Drawn:
-    texts = [text.text or "" for text in legend.iter(f"{NAMESPACE}text")]
-    said = legend.get("aria-label") or ""
-    low, high = (_as_number(text) for text in re.search(r"with values from (\S+) to (\S+)$", said).groups())  # type: ignore[union-attr]
-    assert low is not None and high is not None
-    stops = [
-        (float(stop.get("offset") or 0), _colour(stop.get("stop-color") or ""))
-        for stop in root.iter(f"{NAMESPACE}stop")
-    ]
-    found = Drawn("tiles", (across.title, up.title, texts[-1]))
+def _tiles(root: Xml.Element, legend: _Legend, across: _Axis, up: _Axis) -> Drawn:
+    found = Drawn("tiles", (across.title, up.title), legend.title, inks={of: ink for ink, of in legend.labels.items()})
     for path in _marks(root, "mark-rect"):
         (x0, y0), (x1, y1) = _box(path)
-        share = _along(stops, _colour(path.get("fill") or ""))
-        keys = (across.label((x0 + x1) / 2), up.label((y0 + y1) / 2))
-        found.marks.append((keys, low + share * (high - low)))
+        low, high = (_as_number(text) for text in legend.labels[path.get("fill") or ""].split(" to "))
+        assert low is not None and high is not None
+        found.shades.append(((across.label((x0 + x1) / 2), up.label((y0 + y1) / 2)), low, high))
     return found
-
-
-def _along(stops: Sequence[tuple[float, tuple[float, ...]]], colour: tuple[float, ...]) -> float:
-    """Returns where a colour is in a gradient."""
-    best = (float("inf"), 0.0)
-    for (first, one), (last, other) in pairwise(stops):
-        step = [b - a for a, b in zip(one, other, strict=True)]
-        length = sum(part * part for part in step) or 1.0
-        share = sum((c - a) * part for a, c, part in zip(one, colour, step, strict=True)) / length
-        share = min(1.0, max(0.0, share))
-        missed = sum((a + share * part - c) ** 2 for a, c, part in zip(one, colour, step, strict=True))
-        best = min(best, (missed, first + share * (last - first)))
-    return best[1]
 
 
 def _groups(root: Xml.Element, role: str) -> list[Xml.Element]:
@@ -197,7 +227,3 @@ def _as_number(text: str) -> float | None:
         return float(plain)
     except ValueError:
         return None
-
-
-def _colour(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in _NUMBER.findall(text))

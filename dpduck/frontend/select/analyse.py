@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 
@@ -23,9 +23,11 @@ from dpduck.frontend.select.cells import cell_columns, summarised, with_summary_
 from dpduck.frontend.select.excluded_cells import possible_cells
 from dpduck.frontend.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
 from dpduck.frontend.select.options import (
+    Caption,
     Options,
     price_of,
     read_options,
+    require_caption,
     require_confidence,
     require_groups,
     require_norm,
@@ -82,6 +84,7 @@ class Analysis:
     cells: the columns of a view with one row for each cell, empty otherwise. Each has its name and the released name.
     ahead: how many times its price a target with reuse may pay.
     described: the columns of a view that are no answers.
+    caption: what a view says to its readers.
     """
 
     request: Request
@@ -92,6 +95,7 @@ class Analysis:
     reuse: bool = False
     ahead: Fraction = Fraction(1)
     described: tuple[Described, ...] = ()
+    caption: Caption = field(default_factory=Caption)
 
     @property
     def levels(self) -> bool:
@@ -107,6 +111,8 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
     """
     try:
         analysis, source = read_analysis(ask, facts, more)
+        if analysis.caption != Caption():
+            require_caption(analysis.caption, analysis.shown, ask.view is not None, ask.query)
         if more is None:  # a stream, whose rows may be gone when others come
             return analysis
         if not analysis.cells and len(analysis.request.question.aggregates) > 1:
@@ -188,7 +194,7 @@ def read_analysis(
     shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
-    return Analysis(request, outer, require_confidence(options), shown, cells, *rest), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
 
 
 def _possible(

@@ -26,7 +26,7 @@ from dpduck.frontend.select.request import (
     read_summary,
 )
 from dpduck.frontend.text.names import fold, quote_text
-from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, Value, read_given
+from dpduck.frontend.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, Value, read_given
 from dpduck.frontend.text.positions import OPTIONS as OLDER_OPTIONS
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.accounting import rho_of, rho_of_pure
@@ -79,6 +79,7 @@ TABLE = (
            Fraction(100)),
     Option("other", "flag", "a row for what the threshold has dropped"),
     *SUMMARY_OPTIONS,
+    *CAPTIONS,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
@@ -104,6 +105,20 @@ class SelectionOptions:
 
 
 @dataclass(frozen=True)
+class Caption:
+    """What a private view says to its readers. units: of its answers, in their order."""
+
+    title: str = ""
+    description: str = ""
+    units: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Returns the lines that follow the comment on the table of the view: a title and a description."""
+        return f"{self.title}\n{self.description}".rstrip("\n")
+
+
+@dataclass(frozen=True)
 class Options:
     """The options of one statement, checked one by one; None where absent. own: those of other mechanisms."""
 
@@ -122,6 +137,7 @@ class Options:
     form: str = "sets"
     reuse: bool = False
     ahead: Fraction = Fraction(1)
+    caption: Caption = Caption()
 
 
 def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequence[Option] = ()) -> Options:
@@ -168,7 +184,23 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
         given.choice("form"),
         given.flag("reuse"),
         given.number("ahead") or Fraction(1),
+        _caption(given) if any(option.name in given.nodes for option in CAPTIONS) else Caption(),
     )
+
+
+def _caption(given: Given) -> Caption:
+    title, description = (next(iter(given.words(name)), "") for name in ("title", "description"))
+    return Caption(title, description, given.words("answer_units"))
+
+
+def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view: bool, place: exp.Expr) -> None:
+    """Refuses words for readers where nobody would see them, and units of no answer."""
+    if not is_view:
+        what = "a title, a description and units are for the readers of a private view"
+        raise refusal(place, what, "CREATE PRIVATE VIEW name OPTIONS (title = '..', ..) AS SELECT ..")
+    if len(caption.units) > len(shown):
+        wanted = f"answer_units = '..', or a text for each of {', '.join(name for name, _ in shown)[:200]}"
+        raise refusal(place, "there are more units than answers", wanted)
 
 
 def _require_one_price(given: Given, selecting: bool, place: exp.Expr) -> None:

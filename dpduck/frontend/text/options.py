@@ -12,8 +12,8 @@ from sqlglot import exp
 from dpduck.frontend.text.dialect import exact_number
 from dpduck.frontend.text.positions import refusal, some_of, unknown_option
 
-Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name"]
-Value = Fraction | int | tuple[Fraction, ...] | bool | str | None
+Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name", "words"]
+Value = Fraction | int | tuple[Fraction, ...] | tuple[str, ...] | bool | str | None
 _WORDS = (exp.Literal, exp.Column)
 SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
 
@@ -24,7 +24,7 @@ class Option:
 
     least, most: of numbers; a least of 0 is exclusive. choices: of words, the first where the option is not given.
     accepted: what a refusal says in place of the bounds. what: what it calls the value, where that is not the name.
-    quoted: whether a word has to be a text.
+    quoted: whether a word has to be a text. longest: the most characters of each text of words.
     """
 
     name: str
@@ -36,12 +36,16 @@ class Option:
     accepted: str = ""
     what: str = ""
     quoted: bool = False
+    longest: int = 100
 
     def value(self, node: exp.Expr) -> Value:
         """Reads a value from an expression; refuses others with what would be accepted."""
         if self.kind == "numbers":
             listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
             return tuple(self._number(item) for item in listed)
+        if self.kind == "words":
+            listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+            return tuple(self._words(item) for item in listed)
         if self.kind == "number":
             worded = self.choices and isinstance(node, exp.Literal) and node.is_string
             return self._word(node) if worded else self._number(node)
@@ -77,6 +81,14 @@ class Option:
         if not self.least <= value <= self.most or (value == 0 and not signed) or (whole and value.denominator != 1):
             raise refusal(node, f"{what} is out of range", wanted)
         return value
+
+    def _words(self, node: exp.Expr) -> str:
+        """Reads a text that people read. It stays on its line, and a semicolon would end its part of a comment."""
+        text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
+        if not 1 <= len(text) <= self.longest or not text.isprintable() or ";" in text:
+            wanted = f"a quoted text of at most {self.longest} characters, without line breaks and semicolons"
+            raise refusal(node, f"{self.name} is not a text for readers", wanted)
+        return text.strip()
 
     def _word(self, node: exp.Expr) -> str:
         word = isinstance(node, exp.Literal) and node.is_string if self.quoted else isinstance(node, _WORDS)
@@ -118,7 +130,12 @@ class Given:
     def numbers(self, name: str) -> tuple[Fraction, ...]:
         """Returns a list of numbers."""
         value = self.value(name)
-        return value if isinstance(value, tuple) else ()
+        return tuple(one for one in value if isinstance(one, Fraction)) if isinstance(value, tuple) else ()
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Returns a list of texts."""
+        value = self.value(name)
+        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, tuple) else ()
 
     def flag(self, name: str) -> bool:
         """Returns a flag, FALSE where it is not given."""
@@ -167,3 +184,10 @@ PRICE_OPTIONS = (
     Option("refresh", "text", "a tag: a fresh release, which pays again"),
 )
 """What every statement with a price may say."""
+
+CAPTIONS = (
+    Option("title", "words", "the title of a private view, for its readers"),
+    Option("description", "words", "a sentence about a private view", longest=500),
+    Option("answer_units", "words", "the unit of each answer of a private view, in their order", longest=40),
+)
+"""What a private view may say to its readers. It changes no answer and no price."""

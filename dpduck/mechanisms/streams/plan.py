@@ -17,7 +17,7 @@ from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateStream
 from dpduck.frontend.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
-from dpduck.frontend.text.options import PRICE_OPTIONS, Given, Option, read_given
+from dpduck.frontend.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, read_given
 from dpduck.frontend.text.positions import refusal
 from dpduck.planning.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
 from dpduck.trusted.private.stream_state import HELD_UNITS
@@ -34,7 +34,7 @@ OWN = (
     Option("late", "choice", "rows that arrive after their period closed are never counted", choices=("drop",),
            accepted="'drop', which is what happens: a late row is in no period"),
 )  # fmt: skip
-PRICES = tuple(option for option in PRICE_OPTIONS if option.name != "refresh")
+PRICES = tuple(option for option in (*PRICE_OPTIONS, *CAPTIONS) if option.name != "refresh")
 MOST_CELLS = 1 << 24
 MOST_SETS = 256
 MOMENTS = ("DATE", "TIMESTAMP")
@@ -49,7 +49,7 @@ class StreamRequest:
     ends: the moment at which each period ends, in UTC. first: the bin of the first period in the column's DOMAIN.
     question: what the strategy is chosen for. window: of a further column, 0 for none. strategy: as it was asked for.
     select: the columns that are published, as SQL over HOLE. column: the name of that of the periods. shown: the
-    answers' names, with the numbers of their aggregates.
+    answers' names, with the numbers of their aggregates. analysis: of its SELECT, for comments on its columns.
     """
 
     name: str
@@ -63,6 +63,7 @@ class StreamRequest:
     select: str
     column: str
     shown: tuple[tuple[str, int], ...]
+    analysis: Analysis
 
     @property
     def periods(self) -> int:
@@ -120,7 +121,18 @@ def analyse_stream(statement: CreateStream, facts: PublicFacts) -> StreamRequest
     select, column = _published(analysis, request.question.keys[axis].name, window, place)
     chosen = given.choice("strategy")
     return StreamRequest(
-        statement.name, request, axis, first, ends, question, window, chosen, select, column, analysis.shown
+        statement.name,
+        request,
+        axis,
+        first,
+        ends,
+        question,
+        window,
+        chosen,
+        select,
+        column,
+        analysis.shown,
+        analysis,
     )
 
 
@@ -301,6 +313,15 @@ def _published(analysis: Analysis, time: str, window: int, place: exp.Expr) -> t
             select.append("expressions", exp.alias_(exp.column(column, table="released"), quoted))
     column = next(item.alias for item in select.expressions if item.unalias().name == time)
     return select.sql(dialect="duckdb"), column
+
+
+def further_answers(stream: StreamRequest) -> list[str]:
+    """Returns the names of running totals and of sums over the window. Each has a standard error beside it."""
+    found = []
+    for shown, number in stream.shown:
+        names = [name for _, name in _further(shown, number, stream.request.question.aggregates[number], stream.window)]
+        found += [name for name in names if f"{name}_stderr" in names]
+    return found
 
 
 def _further(shown: str, number: int, aggregate: Aggregate, window: int) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from dpduck.database import tables as listings
 from dpduck.database.catalog import Catalog
 from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, SandboxAnswers
 from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import ReleaseStore
+from dpduck.database.releases import ReleaseStore, StoredRelease
 from dpduck.database.sandbox import Sandbox
 from dpduck.database.tables import Value, rows_sql
 from dpduck.database.terms import Terms, as_answered, brought_up
@@ -25,12 +25,13 @@ from dpduck.frontend.select.private_keys import ONE_PER_GROUP
 from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold
+from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms, priced
 from dpduck.mechanisms.rehearsal import rehearsed
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.streams.difference import difference
-from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream, require_day
+from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream, further_answers, require_day
 from dpduck.mechanisms.streams.published import published_sql, released
 from dpduck.mechanisms.streams.store import (
     REFRESHED,
@@ -50,6 +51,7 @@ from dpduck.trusted.private.door import Bill, charged, opened
 from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape, StreamState, Version
 from dpduck.trusted.private.streams import refreshed, require_stream
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.column_notes import ANSWER, STDERR
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
 
 LISTED = (
@@ -184,7 +186,7 @@ class Streams:
             stream.question.text, stream.column, stream.window, 0,
         )  # fmt: skip
         scope = scope_of(stream)
-        release = release_of(named, price, caller.name, scope)
+        release = _described(stream, release_of(named, price, caller.name, scope))
         empty = published_sql(stream, plan, "")
         note = self.store.made(named, release, empty, plan_text(asks))
         require_stream(asks, stream.axis)
@@ -321,6 +323,14 @@ class Streams:
         policies = self.policies.now().policies.values()
         of_rows = any(str(policy.table) == named.table and policy.unit.column is None for policy in policies)
         return None if of_rows else FEWER
+
+
+def _described(stream: StreamRequest, release: StoredRelease) -> StoredRelease:
+    """Returns the release with comments on its columns, which tell readers and pictures keys from answers."""
+    notes = notes_of(stream.analysis, release)
+    for name in further_answers(stream):
+        notes |= {name: ANSWER, f"{name}_stderr": STDERR + name}
+    return replace(release, notes=notes, caption=stream.analysis.caption.text)
 
 
 def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamShape:

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -21,14 +22,15 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
-from dpduck.frontend.text.names import quote_text
+from dpduck.frontend.text.names import fold, quote_text
 from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, is_number, shape_of
 from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import NUMBER, shown_sql
 from dpduck.server.syntax import is_ours
-from dpduck.values.errors import DpduckError, Refusal
+from dpduck.values.column_notes import Nulls
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 
 MOST_COLUMNS = 60
 MOST_LETTERS = 1_000
@@ -44,6 +46,7 @@ _ERRORS = ("stderr", "interval_low", "interval_high")
 _ERROR_COLUMNS = "SELECT aggregate, cells, rows_of_a_cell, stderr, worst_stderr"
 
 _WITH_ERRORS = re.compile(r"\s*(SELECT|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b", re.IGNORECASE)
+_LEVELS = re.compile(r"\b(CUBE|ROLLUP|SETS|MARGINALS)\b", re.IGNORECASE)
 _SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 _CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
@@ -204,15 +207,47 @@ class Desk:
         found = self.ask("SELECT count(*) FROM dp_ledger()")
         return int(found.rows[0][0])
 
-    def names(self) -> list[tuple[str, str]]:
-        """Lists what a statement may name, each with what it is."""
-        found = self.read("SELECT table_name, column_name, data_type FROM dp_columns()")
-        rows = () if found is None else found.rows
-        listed = {str(table): "a table" for table, _, _ in rows}
-        for table, column, kind in rows:
-            name = str(column)
-            listed[name] = f"{listed[name]}, {table}" if name in listed else f"{kind} of {table}"
-        return sorted(listed.items())
+    def columns(self) -> list[dict[str, Any]]:
+        """Lists the columns that a statement may name, as rows of dp_columns."""
+        found = self.read("FROM dp_columns()")
+        return [] if found is None else found.dicts()
+
+    def table(self, sql: str, most_bytes: int) -> pa.Table:
+        """Returns all rows of a SELECT over private views; refuses more bytes than these."""
+        admitted = self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
+        with self._service.public.cursor() as cursor:
+            try:
+                reader = cursor.sql(admitted).to_arrow_reader(_ROWS_AT_ONCE)
+                batches, size = [], 0
+                for batch in reader:
+                    batches.append(batch)
+                    size += batch.nbytes
+                    if size > most_bytes:
+                        break
+                found = pa.Table.from_batches(batches, reader.schema)
+            except (duckdb.Error, pa.ArrowException):
+                raise Refusal("the view cannot be a file", accepted="a SELECT of some of its columns") from None
+        if size > most_bytes:
+            raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
+        return found
+
+    def may_ask(self, tables: Sequence[str]) -> set[str]:
+        """Returns the last names of those tables that this principal may ask about."""
+        found = set()
+        for table in tables:
+            with suppress(PermissionRefusal):
+                self.principal.caller.require_tables([table])
+                found.add(fold(table.rpartition(".")[2].strip('"')))
+        return found
+
+
+def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Lists what a statement may name, each with what it is. columns: rows of dp_columns."""
+    listed = {str(row["table_name"]): "a table" for row in columns}
+    for row in columns:
+        name, table = str(row["column_name"]), row["table_name"]
+        listed[name] = f"{listed[name]}, {table}" if name in listed else f"{row['data_type']} of {table}"
+    return sorted(listed.items())
 
 
 def _read(
@@ -258,10 +293,13 @@ def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in columns])
 
 
-def answer_shape(answer: Answer) -> Shape:
+def answer_shape(answer: Answer, text: str = "") -> Shape:
     """Guesses what tells groups of an answer apart: the columns before its first number that has errors, or its last
     number.
+
+    text: the statement. Without several grouping sets in it, a NULL is no total.
     """
+    nulls = None if _LEVELS.search(text) else Nulls.VALUE
     names = set(answer.columns)
     numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if is_number(kind)]
     plain = [name for name in numbers if name not in _ERRORS and not name.startswith("dp_")]
@@ -270,7 +308,7 @@ def answer_shape(answer: Answer) -> Shape:
     if "stderr" in names and len(pairs) == 1:  # as dp_known has it
         found = ((pairs[0][0], "stderr"),)
     first = answer.columns.index(found[0][0]) if found else 0
-    return Shape(tuple(KeyColumn(name) for name in answer.columns[:first] if name not in _ERRORS), found)
+    return Shape(tuple(KeyColumn(name, None, nulls) for name in answer.columns[:first] if name not in _ERRORS), found)
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:

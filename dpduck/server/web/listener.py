@@ -13,6 +13,7 @@ import ssl
 import threading
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import StreamRequestHandler
 from typing import Any
@@ -26,7 +27,6 @@ from dpduck.server.web.requests import (
     LOGIN_BYTES,
     REFUSED,
     Patient,
-    Request,
     Response,
     form_bytes,
     form_of,
@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
             return REFUSED
         self.server.connections.works(self.connection)
         return pages.answer(
-            Request(asked.method, asked.path, asked.host, asked.session, form, gone),
+            replace(asked, form=form),
             lambda seconds: self.server.connections.pause(self.connection, seconds),
         )
 
@@ -229,11 +229,20 @@ class WebListener:
     """Serves the page, in threads of its own."""
 
     def __init__(
-        self, address: str, service: Service, limits: Limits, tls: Tls | None = None, origin: str | None = None
+        self,
+        address: str,
+        service: Service,
+        limits: Limits,
+        tls: Tls | None = None,
+        origin: str | None = None,
+        title: str = "",
     ) -> None:
-        """origin: under which browsers see the page, where a proxy that speaks TLS is before it."""
+        """origin: under which browsers see the page, where a proxy that speaks TLS is before it.
+
+        title: what the page is about and whose it is, for whoever may log in.
+        """
         host, port = page_address(address, tls, origin)
-        pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}")
+        pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}", title)
         try:
             self._server = _Server(host.strip("[]"), port, pages, limits.characters, _context(tls))
         except OSError:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from hashlib import sha256
 from html import escape
 from typing import Any
 
-from dpduck.publish.pictures import ERRORS_SHOWN, Shape, chart
-from dpduck.publish.report import MOST_ROWS, table_html
+from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
+from dpduck.publish.report import MOST_ROWS, NullWord, in_key_order, table_html, with_null_words
+from dpduck.publish.words import Cost, number_text, percent, promise_sentences
 from dpduck.server.web.asking import MOST_LETTERS, Answer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 
@@ -109,14 +111,29 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, nam
 
 
 def _short(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)[:MOST_LETTERS]
+    plain = value is None or isinstance(value, (bool, int, float, Decimal, NullWord))
+    return value if plain else str(value)[:MOST_LETTERS]
+
+
+def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Made]:
+    """Returns the pictures of an answer. name: the principal's, who waits for them."""
+    until = time.monotonic() + OF_A_PAGE
+    drawn = [one for answer_ in shape.answers[:MOST_PICTURES] for one in pictures_of(shape, answer_, answer)]
+    found = [_picture(one, artist, name, until) for one in drawn[:MOST_PICTURES]]
+    return [one for one in found if one is not None]
+
+
+def in_order(answer: Answer, shape: Shape) -> Answer:
+    """Returns the rows in the order of their keys, where all of them are here."""
+    if answer.more:
+        return answer
+    return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
 
 
 def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -> list[Made]:
     """Returns an answer as pictures and as a table. name: the principal's, who waits for the pictures."""
-    ordered = answer if answer.more else _sorted(answer, shape.names)
-    until = time.monotonic() + OF_A_PAGE
-    found = [_picture(shape, one, ordered, artist, name, until) for one in shape.answers[:MOST_PICTURES]]
+    ordered = in_order(answer, shape)
+    found = pictures(ordered, shape, artist, name)
     said = []
     if answer.more or len(answer.rows) > MOST_ROWS:
         total = f"more than {len(answer.rows):,}" if answer.more else f"{len(answer.rows):,}"
@@ -125,33 +142,20 @@ def shown(answer: Answer, shape: Shape, about: str, artist: Artist, name: str) -
         said.append(element("p", f"{answer.left_out:,} more columns are not shown."))
     if not answer.rows:
         said.append(element("p", "No rows."))
-    rows = table(answer.columns, ordered.rows[:MOST_ROWS], f"Rows of {about}", shape.names)
-    return [*(one for one in found if one is not None), *said, rows]
+    worded = with_null_words(shape, answer.columns, ordered.rows[:MOST_ROWS])
+    rows = table(answer.columns, worded, f"Rows of {about}", shape.names)
+    return [*found, *said, rows]
 
 
-def _sorted(answer: Answer, keys: Sequence[str]) -> Answer:
-    """Returns the rows in the order of their keys, rolled-up ones last."""
-    places = [answer.columns.index(key) for key in keys if key in answer.columns]
-
-    def place_of(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
-        return [(row[place] is None, 0 if row[place] is None else row[place]) for place in places]
-
+def pictures_of(shape: Shape, one: tuple[str, str | None], answer: Answer) -> list[Drawn]:
+    """Returns the pictures of an answer, none where not all of its rows are here."""
     try:
-        rows = sorted(answer.rows, key=place_of)
-    except TypeError:  # values that cannot be compared stay as they came
-        return answer
-    return Answer(answer.columns, answer.types, tuple(rows), answer.more, answer.left_out)
-
-
-def _picture(
-    shape: Shape, one: tuple[str, str | None], answer: Answer, artist: Artist, name: str, until: float
-) -> Made | None:
-    try:
-        drawn = None if answer.more else chart(shape, one, answer.dicts())
+        return [] if answer.more else charts(shape, one, answer.dicts())
     except (KeyError, TypeError, ValueError, OverflowError):  # what a view's columns mean decides no page's fate
-        return None
-    if drawn is None:
-        return None
+        return []
+
+
+def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Made | None:
     spec, said = drawn
     said = said.partition(";")[0]
     svg = artist.picture(name, _cut(_for_phones(spec)), until)
@@ -181,7 +185,7 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the same picture, narrower and with larger letters."""
     axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS}
     bars = any(layer["mark"] == {"type": "bar"} or layer["mark"] == "rect" for layer in spec["layer"])
-    height = {"height": {"step": _BAR}} if bars else {}
+    height = {"height": {"step": _BAR}} if bars and "height" not in spec else {}
     return {**spec, "width": _WIDTH, **height, "config": {**spec["config"], "axis": axis}}
 
 
@@ -197,7 +201,9 @@ def priced(one: Priced, several: bool) -> list[Made]:
         worst = one.plan["worst_stderr"]
         if worst is not None:
             two = ERRORS_SHOWN * float(worst)
-            made.append(element("p", f"About 19 of 20 answers will be within {two:,.4g} of the truth, or nearer."))
+            made.append(
+                element("p", f"About 19 of 20 answers will be within {number_text(two)} of the truth, or nearer.")
+            )
     if one.errors is not None and one.errors.rows:
         heads = ("aggregate", "cells", "rows of a cell, as expected", "typical standard error", "worst")
         made.append(table(heads, one.errors.rows, "Errors of each aggregate"))
@@ -257,7 +263,7 @@ def _remains(row: Mapping[str, Any]) -> str:
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
-    """Returns what is left of each budget, as a bar and in words."""
+    """Returns what is left of each budget, in words, as a bar, and in numbers."""
     listed = []
     for row in rows:
         if row["budget"] is None or row["spent"] is None:
@@ -267,26 +273,51 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
         share = f", your share of {float(row['share']):.0%}" if row.get("share") is not None else ""
         said = f"{row['measure']}: {at_least(spent)} of {at_most(budget)} spent{share}"
         bar = element("meter", min="0", max=budget, value=spent, aria_label=f"spent of {name}")
-        listed.append(element("li", element("strong", name), " ", bar, " ", element("span", said)))
+        whose = "your share" if row.get("share") is not None else "the budget"
+        words = element("span", f"{percent(spent / budget if budget else 0.0)} of {whose} is spent")
+        parts = (element("strong", name), words, bar, element("span", said, class_="help"))
+        listed.append(element("li", [part for one in parts for part in (one, " ")]))
     return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")
+
+
+def promises(found: Sequence[Cost]) -> list[Made]:
+    """Returns what budgets promise to one person, in words."""
+    return [element("p", " ".join(promise_sentences(cost))) for cost in found]
+
+
+def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
+    """Returns charges as a list, which a phone shows as well as a desk does."""
+    listed = [
+        element(
+            "li",
+            element("p", element("strong", price(row)), f" for {row['table_name']}, ", element("time", row["moment"])),
+            element("pre", str(row["statement"])[:MOST_LETTERS], tabindex="0"),
+        )
+        for row in rows
+    ]
+    return element("ul", listed, class_="ledger")
+
+
+def welcome(title: str) -> list[Made]:
+    """Returns what the page is, for somebody who has not logged in. title: the owner's words, whose it is."""
+    return [
+        element("h1", title or "Private statistics"),
+        element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, to "
+                     "hide what it says about any one person. Each new answer uses up a part of a fixed "
+                     "budget, and you see its price before you pay."),
+    ]  # fmt: skip
 
 
 def login_form() -> Made:
     """Returns the form that takes a token."""
     return element(
-        "form", element("label", "Your token", for_="token"),
+        "form", element("h2", "Log in"), element("label", "Your token", for_="token"),
         element("input", id="token", name="token", type="password", required=True, autocomplete="current-password",
                 maxlength="200", spellcheck="false", autofocus=True, aria_describedby="help"),
         element("p", "The owner of the data gave it to you: dpduck principal add prints it once.", id="help",
                 class_="help"),
         element("button", "Log in"), method="post", action="/login", class_="login",
     )  # fmt: skip
-
-
-def sentence(comment: object) -> str:
-    """Returns a comment as a sentence."""
-    said = str(comment or "")
-    return f"{said[:1].upper()}{said[1:]}." if said else ""
 
 
 def more(summary: str, inside: Made) -> Made:

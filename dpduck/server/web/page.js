@@ -1,5 +1,6 @@
-// Suggests names while a statement is typed, and keeps a button from being pressed twice. It sends nothing anywhere:
-// names are on the page already, and without this script the page does all it does.
+// Suggests names while a statement is typed, colours its words, puts the name of a column into it at a click, and keeps
+// a button from being pressed twice. It sends nothing anywhere: names are on the page already, and without this script
+// the page does all that it does.
 "use strict";
 
 const MOST = 8;
@@ -39,6 +40,7 @@ function begin(area) {
     const name = list.children[place].dataset.name;
     const end = area.selectionEnd;
     area.setRangeText(name, end - word.length, end, "end");
+    area.dispatchEvent(new Event("names"));
     close();
     area.focus();
   }
@@ -83,8 +85,61 @@ function begin(area) {
   });
 }
 
+const SQL = new RegExp([
+  "(?<note>--[^\\n]*|/\\*[\\s\\S]*?(?:\\*/|$))", "(?<text>'(?:[^']|'')*'?)", "(?<quoted>\"(?:[^\"]|\"\")*\"?)",
+  "(?<digit>\\b\\d+(?:\\.\\d+)?\\b)",
+  "(?<word>\\b(?:select|with|differential_privacy|options|from|where|group|by|order|having|as|and|or|not|in|is|null|case|when"
+    + "|then|else|end|join|left|right|full|on|using|union|all|distinct|limit|create|replace|private|view|drop|refresh|cube"
+    + "|rollup|grouping|sets|filter|between|like|desc|asc|true|false|cast|sample)\\b)",
+].join("|"), "giu");
+
+function colour(area) {
+  const shown = document.createElement("pre");
+  shown.className = "colours";
+  shown.setAttribute("aria-hidden", "true");
+  area.before(shown);
+  area.classList.add("coloured");
+  function paint() {
+    const parts = [];
+    let end = 0;
+    for (const found of area.value.matchAll(SQL)) {
+      const kind = Object.keys(found.groups).find((name) => found.groups[name] !== undefined);
+      if (found.index > end) parts.push(area.value.slice(end, found.index));
+      const part = document.createElement("span");
+      part.className = `sql-${kind}`;
+      part.textContent = found[0];
+      parts.push(part);
+      end = found.index + found[0].length;
+    }
+    shown.replaceChildren(...parts, `${area.value.slice(end)}\n`);
+    shown.scrollTop = area.scrollTop;
+  }
+  area.addEventListener("input", paint);
+  area.addEventListener("scroll", () => { shown.scrollTop = area.scrollTop; });
+  paint();
+  return paint;
+}
+
+function offer(area, paint) {
+  for (const name of document.querySelectorAll(".tables code.name")) {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "name", textContent: name.textContent });
+    button.addEventListener("click", () => {
+      area.setRangeText(name.textContent, area.selectionStart, area.selectionEnd, "end");
+      area.focus();
+      paint();
+    });
+    name.replaceWith(button);
+  }
+}
+
 const area = document.getElementById("statement");
-if (area) begin(area);
+if (area) {
+  begin(area);
+  const paint = colour(area);
+  offer(area, paint);
+  area.addEventListener("names", paint);
+}
 for (const form of document.forms) {
   form.addEventListener("submit", () => {
     const button = form.querySelector("button");

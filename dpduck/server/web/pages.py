@@ -10,18 +10,19 @@ import re
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import quote
 
 import duckdb
 
 from dpduck.database.cursors import DEARER, NamedLocks
-from dpduck.frontend.text.names import quote_identifier, quote_text
-from dpduck.server.gate import UNEXPECTED, Service
+from dpduck.frontend.text.names import fold, quote_identifier, quote_text
+from dpduck.publish.report import caption_of, single_numbers
+from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
+from dpduck.server.gate import UNEXPECTED, Service, owner_of
 from dpduck.server.limits import Limits
 from dpduck.server.principals import Principal, hashed
 from dpduck.server.sessions import Sessions
@@ -35,10 +36,13 @@ from dpduck.server.web.asking import (
     is_charged,
     is_offer,
     is_paid,
+    names_of,
     seal,
     sealed,
     view_shape,
 )
+from dpduck.server.web.beside import History, beside
+from dpduck.server.web.cards import BY_ANALYST, OWNER, cards, views_of
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.markup import (
     Made,
@@ -46,18 +50,23 @@ from dpduck.server.web.markup import (
     element,
     header,
     hidden,
+    in_order,
+    ledger,
     login_form,
     more,
     page,
+    pictures,
     price,
     priced,
+    promises,
     refusal,
-    sentence,
     shown,
     table,
     total,
+    welcome,
 )
 from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
+from dpduck.server.web.rows import FILE_BYTES, FILES, file_of, file_sql, listed, wish_of
 from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
@@ -68,12 +77,12 @@ WRONG_TOKEN_SECONDS = 1.0
 AT_WORK_EACH = 8
 """Requests of one principal that are at work at the same time."""
 
-MOST_NAMES = 5_000
+MOST_NAMES, MOST_PAID = 5_000, 200
 NOT_AS_SHOWN = "The price, or what it buys, is not what you were shown. Nothing was charged; this is what it is now."
 CHARGED = "What was charged is paid for: the same statement again is free."
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_VIEWS = "SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name"
+_VIEW_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.(?P<kind>csv|parquet)")
 
 
 @dataclass(frozen=True)
@@ -89,14 +98,16 @@ class _Visit:
 class Pages:
     """Answers requests; safe to use from many threads."""
 
-    def __init__(self, service: Service, limits: Limits, place: Place, cookie: str) -> None:
-        """place: under which names it is seen. cookie: what the session is called."""
+    def __init__(self, service: Service, limits: Limits, place: Place, cookie: str, title: str = "") -> None:
+        """place: under which names it is seen. cookie: what the session is called. title: whose the page is."""
+        self._title = title
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
         few = replace(limits, sessions=SESSIONS, sessions_each=SESSIONS_EACH)
         self._sessions = Sessions(service.book, few, life=LIFE, idle=IDLE)
-        self._artist, self._offers, self._pressed = Artist(), Offers(), NamedLocks()
+        self._artist, self._offers, self._pressed, self._history = Artist(), Offers(), NamedLocks(), History()
         self._lock, self._at_work = threading.Lock(), Counter[str]()
+        self._filing = threading.Lock()  # one file at a time: several would be much memory
         with duckdb.connect() as parser:  # an empty one, which knows the words
             words = parser.execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'")
             self._reserved = {word for (word,) in words.fetchall()}
@@ -127,7 +138,7 @@ class Pages:
                 return REFUSED
             principal = self._principal(request)
             if principal is None:
-                return _login_page() if request.method == "GET" else _to("/")
+                return self._login_page() if request.method == "GET" else _to("/")
             with self._turn(principal.name):
                 return found(self._visit(request, principal))
         except DpduckError as error:
@@ -175,12 +186,12 @@ class Pages:
             principal = self._sessions.begin(hashed(session), token) if token else None
         except Refusal as error:
             self._service.audit.note(None, "turned away", why=str(error))
-            return _login_page(str(error), _status(error, HTTPStatus.FORBIDDEN))
+            return self._login_page(str(error), _status(error, HTTPStatus.FORBIDDEN))
         if principal is None:
             self._service.audit.note(None, "turned away", why="no such token")
             pause(WRONG_TOKEN_SECONDS)
             said = "no such token; accepted: one that dpduck principal add printed, and that is in force"
-            return _login_page(said, HTTPStatus.FORBIDDEN)
+            return self._login_page(said, HTTPStatus.FORBIDDEN)
         self._service.audit.note(principal.name, "connected")
         if request.session:
             self._end(request)
@@ -199,41 +210,53 @@ class Pages:
                 self._service.audit.note(principal.name, "disconnected")
 
     def _home(self, visit: _Visit) -> Response:
-        views = visit.desk.ask(_VIEWS).rows
-        listed = [
-            element("li", element("a", name, href=f"/view/{quote(name, safe='')}"), element("p", sentence(comment)))
-            for name, comment in views
-        ]
-        found = element("ul", listed, class_="views") if views else element("p", "Nobody has made one yet.")
+        views = views_of(visit.desk, self._service.public.marks())
+        found = cards(views, visit.desk, self._artist) if views else element("p", "Nobody has made one yet.")
+        policies = _dicts(visit.desk.read("SELECT table_name, guarantee, max_rows FROM dp_policies()"))
+        budget = _budgets_of(visit.desk, policies)
         body = [
-            element("h1", "Private views"),
-            element("p", "Noise was added to every number here, so that nobody can tell whether any one of those who "
-                         "are protected is in the data. Reading costs nothing."),
-            found,
-            element("section", element("h2", "Your budgets"), self._budgets(visit)),
-            element("section", element("h2", "What is protected"), _policies(visit.desk)),
+            element("h1", self._title or "Private views"),
+            element("p", f"{ABOUT} Reading costs nothing."),
+            more("How to read the numbers", element("ul", [element("li", one) for one in HOW_TO_READ])),
+            element("section", element("h2", "Private views"), found),
+            element("section", element("h2", "Your budgets"), budgets(budget)),
+            element("section", element("h2", "What is protected"), promises(costs(budget, policies)),
+                    _policies(policies)),
             element("section", element("h2", "What you paid"), _paid(visit.desk)),
         ]  # fmt: skip
         return self._page("Private views", visit, "/", body)
 
     def _view(self, visit: _Visit) -> Response:
-        name = visit.request.path.removeprefix("/view/")
-        quoted, desk = quote_text(name), visit.desk
-        if not desk.ask(f"SELECT 1 FROM duckdb_tables() WHERE table_name = {quoted}").rows:
+        name, desk = visit.request.path.removeprefix("/view/"), visit.desk
+        as_file = _VIEW_NAME.fullmatch(name)
+        quoted = quote_text(as_file["name"] if as_file else name)
+        comments = desk.ask(f"SELECT comment FROM duckdb_tables() WHERE table_name = {quoted}").rows
+        if not comments:
             return REFUSED
         columns = desk.ask(
             f"SELECT column_name, data_type, comment FROM duckdb_columns() WHERE table_name = {quoted} "
             "ORDER BY column_index"
         ).dicts()
-        comments = desk.ask(f"SELECT comment FROM duckdb_tables() WHERE table_name = {quoted}").rows
+        if as_file:
+            with self._filing:
+                return _file(visit, as_file["name"], as_file["kind"], columns)
+        wish = wish_of(visit.request.query, [str(column["column_name"]) for column in columns])
+        if wish is None:
+            return REFUSED
+        shape, caption = view_shape(columns), caption_of(str(comments[0][0] or ""))
         released = desk.read(f"SELECT epsilon, delta, rho FROM dp_releases() WHERE name = {quoted}")
-        answer = desk.ask(f"FROM {quote_identifier(name)}")
-        paid = [element("p", "It cost ", element("strong", price(row)), ".") for row in _dicts(released)[:1]]
+        answer = in_order(desk.ask(f"FROM {quote_identifier(name)}"), shape)
         about = [(c["column_name"], c["data_type"], c["comment"]) for c in columns]
         told = desk.read(f"FROM dp_certificate({quoted})")
         body = [
-            element("h1", name), *[element("p", sentence(comment)) for (comment,) in comments], *paid,
-            *shown(answer, view_shape(columns), name, self._artist, visit.principal.name),
+            element("h1", caption.title or name),
+            element("p", caption.description) if caption.description else None,
+            None if owner_of(self._service.public.marks().get(fold(name), "")) == OWNER else BY_ANALYST,
+            [element("p", one, class_="one") for one in single_numbers(shape, answer.dicts())],
+            pictures(answer, shape, self._artist, visit.principal.name),
+            element("h2", "The rows"), listed(answer, shape, wish, name),
+            element("h2", "What it cost"), [_cost(row) for row in _dicts(released)[:1]],
+            element("p", caption.guarantee[:1].upper() + caption.guarantee[1:], ".", class_="note"),
             more("The columns", table(("column", "type", "what it is"), about, "Columns")),
             None if told is None else more("What was promised", table(told.columns, told.rows, "Certificate")),
         ]  # fmt: skip
@@ -243,6 +266,7 @@ class Pages:
         text = visit.request.form.get("statement", "")
         if not text.strip():
             return self._asked(visit, text, "Ask", [])
+        self._history.note(visit.principal.name, text)
         try:
             asked = visit.desk.asked(text)
             if not asked.charging:
@@ -287,7 +311,7 @@ class Pages:
 
     def _answered(self, visit: _Visit, asked: Asked, prices: Prices | None = None) -> list[Made]:
         answer = visit.desk.ask(asked.text, ceilings=prices.ceilings() if prices else None, typed=True)
-        shape = answer_shape(answer)
+        shape = answer_shape(answer, asked.text)
         bare = [name for name, errors in shape.answers if errors is None] if asked.charging and shape.keys else []
         how = f"Write dp_stderr({bare[0]}) beside it in the SELECT for its error bars: no further cost." if bare else ""
         return [
@@ -320,7 +344,8 @@ class Pages:
         return [element("h2", "What it costs, and what it misses"), *alert, *listed, *totals, *offer]
 
     def _asked(self, visit: _Visit, text: str, title: str, result: Sequence[Made]) -> Response:
-        names = [element("option", kind, value=self._written(name)) for name, kind in visit.desk.names()[:MOST_NAMES]]
+        columns = visit.desk.columns()
+        names = [element("option", kind, value=self._written(name)) for name, kind in names_of(columns)[:MOST_NAMES]]
         form = element(
             "form", hidden("form_token", visit.form_token),
             element("label", "Your statement", for_="statement"),
@@ -337,14 +362,24 @@ class Pages:
         )  # fmt: skip
         found = element("section", list(result), id="result", tabindex="-1") if result else None
         about = [] if result else [element("h2", "Your budgets"), self._budgets(visit)]
-        return self._page(title, visit, "/ask", [element("h1", "Ask"), form, found, *about])
+        views = sorted(self._service.public.sizes())
+        before = self._history.of(visit.principal.name)
+        side = beside(columns, views, before, visit.form_token, self._written)
+        main = element("div", element("h1", "Ask"), form, found, about)
+        return self._page(title, visit, "/ask", [element("div", main, side, class_="desk")])
 
     def _written(self, name: str) -> str:
         """Returns a name as a statement has it."""
         return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
 
     def _budgets(self, visit: _Visit) -> Made:
-        return budgets(_dicts(visit.desk.read("FROM dp_budget()")))
+        policies = _dicts(visit.desk.read("SELECT table_name FROM dp_policies()"))
+        return budgets(_budgets_of(visit.desk, policies))
+
+    def _login_page(self, said: str = "", status: HTTPStatus = HTTPStatus.OK) -> Response:
+        nonce = new_nonce()
+        body = [*welcome(self._title), refusal(said) if said else None, login_form()]
+        return Response(status, page("Log in", nonce, None, *body), nonce=nonce)
 
     def _page(self, title: str, visit: _Visit, here: str, body: Sequence[object]) -> Response:
         nonce = new_nonce()
@@ -356,20 +391,41 @@ def _dicts(answer: Answer | None) -> list[dict[str, object]]:
     return [] if answer is None else answer.dicts()
 
 
-def _policies(desk: Desk) -> Made:
-    found = desk.read("SELECT table_name, guarantee, max_rows FROM dp_policies()")
+def _budgets_of(desk: Desk, policies: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Returns rows of dp_budget, of those tables alone that somebody may ask about."""
+    theirs = desk.may_ask([str(row["table_name"]) for row in policies])
+    rows = _dicts(desk.read("FROM dp_budget()"))
+    return [row for row in rows if fold(str(row["table_name"]).rpartition(".")[2].strip('"')) in theirs]
+
+
+def _policies(policies: Sequence[Mapping[str, object]]) -> Made:
+    if not policies:
+        return element("p", "No table has a policy.")
     heads = ("table", "what is promised", "rows counted at most")
-    return table(heads, found.rows, "What is protected") if found else element("p", "No table has a policy.")
+    return table(heads, [tuple(row.values()) for row in policies], "What is protected")
 
 
 def _paid(desk: Desk) -> Made:
     found = desk.read(
-        "SELECT strftime(charged_at, '%Y-%m-%d %H:%M'), table_name, epsilon, rho, delta, statement FROM dp_ledger() "
-        "ORDER BY id DESC"
+        "SELECT strftime(charged_at, '%Y-%m-%d %H:%M') AS moment, table_name, epsilon, rho, delta, statement "
+        f"FROM dp_ledger() ORDER BY id DESC LIMIT {MOST_PAID}"
     )
-    if not found or not found.rows:
-        return element("p", "Nothing yet.")
-    return table(("when", "table", "epsilon", "rho", "delta", "statement"), found.rows, "What you paid")
+    return ledger(found.dicts()) if found and found.rows else element("p", "Nothing yet.")
+
+
+def _cost(row: Mapping[str, object]) -> Made:
+    """Returns the price of a view, in words and as it was asked."""
+    said = f" Suppose somebody guesses whether one person is in the data. A blind guess is right {BLIND} of 100 times. "
+    said += f"With this view alone, a guess is right {at_most(guesses(row))}."
+    return element("p", "It cost ", element("strong", price(row)), ".", said)
+
+
+def _file(visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
+    """Returns all rows of a view as a file, which browsers keep and do not show."""
+    sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
+    body = file_of(kind, visit.desk.table(sql, FILE_BYTES))
+    named = ("Content-Disposition", f'attachment; filename="{name}.{kind}"')
+    return Response(HTTPStatus.OK, body, FILES[kind], (named,))
 
 
 def _to(path: str, *headers: tuple[str, str]) -> Response:
@@ -385,9 +441,3 @@ def _message(said: str, status: HTTPStatus) -> Response:
     back = element("p", element("a", "To the private views", href="/"))
     body = page("Refused", nonce, None, element("h1", "Refused"), refusal(said), back)
     return Response(status, body, nonce=nonce)
-
-
-def _login_page(said: str = "", status: HTTPStatus = HTTPStatus.OK) -> Response:
-    nonce = new_nonce()
-    body = [element("h1", "Log in"), refusal(said) if said else None, login_form()]
-    return Response(status, page("Log in", nonce, None, *body), nonce=nonce)

@@ -33,6 +33,10 @@ _BYTES_OF_A_CHARACTER = 12  # four bytes of UTF-8, each written %XX
 _SESSION = re.compile(r"[A-Za-z0-9_-]{43}")
 _LENGTH = re.compile(r"[0-9]{1,9}")
 _PATH = re.compile(r"/[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
+_QUERY = re.compile(r"[A-Za-z0-9._~%/!$&'()*+,;=:@-]*")
+WITH_QUERY = "/view/"
+"""The one path below which an address may say more, after a question mark: which rows of a view."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -105,7 +109,10 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Request:
-    """What a browser asks. host: under which name. session: the value of its cookie. gone: whether it waits no more."""
+    """What a browser asks. host: under which name. session: the value of its cookie. gone: whether it waits no more.
+
+    query: of an address, which rows of a view.
+    """
 
     method: str
     path: str
@@ -113,6 +120,7 @@ class Request:
     session: str
     form: Mapping[str, str] = field(default_factory=dict)
     gone: GivenUp = lambda: False
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -166,14 +174,25 @@ def request_of(method: str, target: str, headers: Message, place: Place, cookie:
     """Returns a request without its form; None where it is not one that the page makes under its own name."""
     hosts = headers.get_all("Host") or []
     host = hosts[0].lower() if len(hosts) == 1 else ""
+    target, mark, asked = target.partition("?")
     if host not in place.hosts or method not in ("GET", "POST") or not _PATH.fullmatch(target):
         return None
-    path = unquote(target, errors="replace")
-    if _CONTROL.search(path) or not _well_formed(headers):
+    path, query = unquote(target, errors="replace"), _query(asked) if mark else {}
+    if mark and (method != "GET" or not path.startswith(WITH_QUERY)):
+        return None
+    if query is None or _CONTROL.search(path) or not _well_formed(headers):
         return None
     if method == "POST" and not _from_here(headers, place.origin(host)):
         return None
-    return Request(method, path, host, _cookie(headers, cookie), gone=gone)
+    return Request(method, path, host, _cookie(headers, cookie), gone=gone, query=query)
+
+
+def _query(text: str) -> dict[str, str] | None:
+    """Reads what follows a question mark; None where it is no form, or has a control character."""
+    if not text:
+        return {}
+    found = form_of(text.encode("ascii")) if _QUERY.fullmatch(text) else None
+    return None if found is None or any(map(_CONTROL.search, (*found, *found.values()))) else found
 
 
 def _well_formed(headers: Message) -> bool:

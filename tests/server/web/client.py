@@ -50,8 +50,11 @@ class Browser:
         return self.post("/login", {"token": token})
 
     def form(self, page: Answer, **more: str) -> dict[str, str]:
-        """The hidden fields of the last form of a page that is not the one to log out, and what is typed."""
-        found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.body)
+        """The hidden fields of the form that pays, or else of the one that asks, and what is typed."""
+        forms = re.findall(r'<form method="post" action="(/run|/ask)#result">(.*?)</form>', page.body, re.DOTALL)
+        named = dict(reversed(forms))
+        form = str(named.get("/run") or named.get("/ask") or page.body)
+        found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form)
         return {name: html.unescape(value) for name, value in found} | more
 
     def ask(self, text: str) -> Answer:

@@ -54,11 +54,11 @@ def test_every_state_keeps_the_rules_of_accessibility(
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it fits the screen"
 
     looks_well()
-    for path in ("/view/ages", "/view/ward_cube", "/ask"):
+    for path in ("/view/ages", "/view/ward_cube", "/view/ward_cube?sort=n&down=1&filter=w&row=2#row-2", "/ask"):
         page.goto(f"http://127.0.0.1:{port}{path}")
         looks_well()
     page.fill("#statement", "")
-    page.type("#statement", "SELECT wa")
+    page.type("#statement", "SELECT 'text', 1.5 -- note\nFROM wa")
     page.keyboard.press("ArrowDown")
     looks_well()
     page.keyboard.press("Escape")
@@ -145,6 +145,46 @@ def test_names_are_completed_by_the_keyboard(browser: Browser, served: Served, p
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     assert page.input_value("#statement") == "SELECT ward\nFROM visits"
+    page.context.close()
+
+
+def test_a_statement_is_coloured_and_names_come_in_by_a_click(browser: Browser, served: Served, port: int) -> None:
+    """The colours say what is typed, letter for letter; a column's name goes where the cursor is."""
+    page = opened(browser, port, served.tokens["alice"])
+    page.goto(f"http://127.0.0.1:{port}/ask")
+    page.fill("#statement", "SELECT 'it''s' AS a, 1.5 -- SELECT\nFROM \"GROUP\" /* 1 */ WHERE selected = 'open")
+    said = [(one.get_attribute("class"), one.inner_text()) for one in page.query_selector_all(".colours span")]
+    assert said == [
+        ("sql-word", "SELECT"), ("sql-text", "'it''s'"), ("sql-word", "AS"), ("sql-digit", "1.5"),
+        ("sql-note", "-- SELECT"), ("sql-word", "FROM"), ("sql-quoted", '"GROUP"'), ("sql-note", "/* 1 */"),
+        ("sql-word", "WHERE"), ("sql-text", "'open"),
+    ]  # fmt: skip
+    assert page.evaluate("document.querySelector('.colours').textContent") == f"{page.input_value('#statement')}\n"
+    places = page.evaluate(
+        """() => ['.colours', '#statement'].map((one) => {
+          const found = document.querySelector(one);
+          const box = found.getBoundingClientRect(), style = getComputedStyle(found);
+          return [box.top + parseFloat(style.paddingTop) + parseFloat(style.borderTopWidth),
+                  box.left + parseFloat(style.paddingLeft) + parseFloat(style.borderLeftWidth),
+                  style.fontSize, style.lineHeight, style.fontFamily];
+        })"""
+    )
+    assert places[0] == places[1], "the colours lie where the letters are"
+    page.fill("#statement", "SELECT ")
+    page.click(".tables button.name >> text=ward")
+    assert page.input_value("#statement") == "SELECT ward" and page.evaluate("document.activeElement.id") == "statement"
+    page.context.close()
+
+
+def test_an_example_shows_its_price_at_a_click(browser: Browser, served: Served, port: int) -> None:
+    """The statement stands in its place with its price, and nothing is charged; later it is among those before."""
+    page = opened(browser, port, served.tokens["alice"])
+    page.goto(f"http://127.0.0.1:{port}/ask")
+    before = len(served.spent())
+    page.click(".again button >> nth=0")
+    page.wait_for_selector(PAY)
+    assert page.input_value("#statement").startswith("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)")
+    assert len(served.spent()) == before and "You asked before" in page.inner_text(".beside")
     page.context.close()
 
 

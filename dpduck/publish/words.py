@@ -1,0 +1,158 @@
+"""Words for readers of private numbers: how to read them, what they cost, and what a budget promises to one person.
+
+The report and the page for browsers use the same words. Nothing here reads anything private.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, exp, sqrt
+from typing import Any
+
+ABOUT = (
+    "Noise was added to every number here, on purpose. It hides whether any one of those who are protected is in the "
+    "data. The budget says how well."
+)
+HOW_TO_READ = (
+    "A number is near the truth, and is not the truth itself. Its error bar shows how near: about 19 of 20 error bars "
+    "hold the true number.",
+    "Where error bars overlap, the difference may be noise. Compare the bars before you compare the numbers.",
+    "A small count can come out below zero. Read it as few or none.",
+    "In a table, “all” is a total, and “NULL” is the group without a value. Parts need not add up to their "
+    "total exactly.",
+)
+BLIND = 50
+"""Of 100 guesses, those that are right without any number: somebody is in the data or is not."""
+
+_UNIT = re.compile(r"(?:all rows of one (?P<column>\([^)]*\)|[^:]*?)|one row)(?: of one \w+ of [^:]*)?:")
+
+
+def right_guesses(epsilon: float, delta: float = 0.0) -> int:
+    """Returns how many of 100 guesses whether somebody is in the data are right at most, with both equally likely.
+
+    The best test between two neighbours is right with a chance of at most (e^epsilon + delta) / (e^epsilon + 1)
+    [Kairouz, Oh, Viswanath: The composition theorem for differential privacy, 2015, theorem 2.1].
+
+    >>> [right_guesses(epsilon) for epsilon in (0.0, 0.1, 1.0, 3.0)], right_guesses(1.0, 1e-6)
+    ([50, 53, 74, 96], 74)
+    """
+    odds = exp(min(epsilon, 700.0))
+    return _of_100(min(1.0, odds / (odds + 1) + delta / (odds + 1)))
+
+
+def right_guesses_rho(rho: float, delta: float = 0.0) -> int:
+    """Returns the same for zero-concentrated privacy, from the distance in total variation.
+
+    The divergence of Kullback and Leibler is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by
+    Bretagnolle and Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
+
+    >>> right_guesses_rho(0.0), right_guesses_rho(0.005), right_guesses_rho(10.0)
+    (50, 53, 100)
+    """
+    return _of_100(min(1.0, (1 + min(sqrt(rho / 2), sqrt(1 - exp(-rho))) + delta) / 2))
+
+
+def _of_100(chance: float) -> int:
+    return min(100, ceil(100 * chance - 1e-9))
+
+
+def unit_of(guarantee: str) -> str:
+    """Returns the privacy unit as the guarantee of a policy names it, for a sentence.
+
+    >>> unit_of("all rows of one patient: epsilon = 10, over all statements"), unit_of("one row: rho = 1, over ..")
+    ('one patient', 'one row')
+    """
+    found = _UNIT.match(guarantee)
+    column = None if found is None else found["column"]
+    return "one row" if column is None else f"one {column.strip('()')}"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of all releases about one table, with its budget. spent, budget: by measure, such as epsilon."""
+
+    table: str
+    period: str
+    unit: str
+    spent: Mapping[str, float]
+    budget: Mapping[str, float]
+    share: float | None = None
+
+    @property
+    def part(self) -> float:
+        """Returns the spent part of the budget: of the measure that is nearest its end."""
+        return max((self.spent[one] / whole for one, whole in self.budget.items() if whole), default=0.0)
+
+    @property
+    def whole(self) -> dict[str, float]:
+        """Returns the budget of everybody together, of which this may be a share."""
+        return {measure: amount / (self.share or 1.0) for measure, amount in self.budget.items()}
+
+
+def guesses(amounts: Mapping[str, Any]) -> int:
+    """Returns how many of 100 guesses about one unit are right at most, at these amounts of epsilon, rho and delta."""
+    delta = float(amounts.get("delta") or 0.0)
+    if amounts.get("epsilon") is None:
+        return right_guesses_rho(float(amounts.get("rho") or 0.0), delta)
+    return right_guesses(float(amounts["epsilon"]), delta)
+
+
+def costs(budgets: Sequence[Mapping[str, Any]], policies: Sequence[Mapping[str, Any]]) -> list[Cost]:
+    """Returns the cost for each table of dp_budget, with its unit from dp_policies."""
+    units = {str(row["table_name"]).rpartition(".")[2]: unit_of(str(row["guarantee"])) for row in policies}
+    found: dict[tuple[str, str], Cost] = {}
+    for row in budgets:
+        if row["budget"] is None or row["spent"] is None:
+            continue
+        table, period = str(row["table_name"]), str(row.get("period") or "")
+        unit = units.get(table.rpartition(".")[2], "one of them")
+        cost = found.setdefault((table, period), Cost(table, period, unit, {}, {}, row.get("share")))
+        spent, budget = ({**of, str(row["measure"]): float(row[what])}
+                         for of, what in ((cost.spent, "spent"), (cost.budget, "budget")))  # fmt: skip
+        found[table, period] = Cost(table, period, unit, spent, budget, row.get("share"))
+    return list(found.values())
+
+
+def spent_sentences(cost: Cost) -> list[str]:
+    """Returns in plain words how much of a budget is spent, and what all releases together can tell about one unit."""
+    now, most = guesses(cost.spent), guesses(cost.budget)
+    said = [
+        f"{percent(cost.part)} of the budget is spent.",
+        f"Suppose somebody guesses whether {cost.unit} is in the data. A blind guess is right {BLIND} of 100 times.",
+        f"With all numbers that were paid for, a guess is right {at_most(now)}.",
+    ]
+    return said if most == now else [*said, f"Once the whole budget is spent, it is right {at_most(most)}."]
+
+
+def promise_sentences(cost: Cost) -> list[str]:
+    """Returns in plain words what a whole budget promises to one unit."""
+    return [
+        f"Suppose somebody guesses whether {cost.unit} is in {cost.table}.",
+        f"A blind guess is right {BLIND} of 100 times.",
+        f"With everything that the whole budget can buy, a guess is right {at_most(guesses(cost.whole))}.",
+    ]
+
+
+def at_most(right: int) -> str:
+    """Returns the words for a number of right guesses."""
+    return f"at most {right} of 100 times" if right < 100 else "up to 100 of 100 times"
+
+
+def percent(part: float) -> str:
+    """Returns a part in per cent, rounded up, so that no cost looks smaller than it is.
+
+    >>> percent(0.0), percent(0.004), percent(0.2), percent(1.0)
+    ('0%', '1%', '20%', '100%')
+    """
+    return f"{ceil(100 * part - 1e-9)}%"
+
+
+def number_text(value: float) -> str:
+    """Returns a number with three digits, or all digits before the point where there are more.
+
+    >>> [number_text(value) for value in (34.15927, 4.89896, 12_345.6, 0.00123456, -0.5, 3.0)]
+    ['34.2', '4.9', '12,346', '0.00123', '-0.5', '3']
+    """
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e15 else f"{value:,.3g}"

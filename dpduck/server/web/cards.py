@@ -1,0 +1,143 @@
+"""Cards of private views: the title, a sentence, a small picture, and the day of the numbers.
+
+Pictures on cards are the first of those on the page of the view, without axes. They are for the eye alone: the words
+beside them say the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from dpduck.frontend.text.names import fold, quote_identifier
+from dpduck.publish.pictures import Shape
+from dpduck.publish.report import TableCaption, caption_of, single_numbers
+from dpduck.server.gate import owner_of
+from dpduck.server.web.asking import Answer, Desk, view_shape
+from dpduck.server.web.drawing import OF_A_PAGE, Artist
+from dpduck.server.web.markup import Made, element, in_order, pictures_of
+from dpduck.values.errors import DpduckError
+
+MOST_THUMBNAILS, ROWS_OF_A_THUMBNAIL = 12, 400
+"""Cards with a picture, and the rows of a view that one is made of."""
+
+OWNER = "owner"
+BY_ANALYST = element("p", "An analyst made this view and wrote its words, not the owner of the data.", class_="day")
+_WIDTH, _HEIGHT = 300, 80
+
+
+@dataclass(frozen=True)
+class View:
+    """A private view as its card shows it. day: of the numbers, empty where they are another principal's.
+
+    of_owner: whether the owner of the data made it. The words of others are marked as theirs.
+    """
+
+    name: str
+    caption: TableCaption
+    shape: Shape
+    day: str
+    of_owner: bool = True
+
+    @property
+    def title(self) -> str:
+        """Returns the title, or the name where its maker gave it none."""
+        return self.caption.title or self.name
+
+    @property
+    def sentence(self) -> str:
+        """Returns a sentence about the view."""
+        if self.caption.description:
+            return self.caption.description
+        answers, keys = (_listed(names) for names in ([name for name, _ in self.shape.answers], self.shape.names))
+        said = f"One row: {answers}" if answers else f"Rows of {keys or self.name}"
+        return f"{answers} by {keys}." if answers and keys else f"{said}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Returns names in a sentence.
+
+    >>> _listed(["sex", "ward", "age"]), _listed(["sex"])
+    ('sex, ward and age', 'sex')
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def views_of(desk: Desk, marks: Mapping[str, str]) -> list[View]:
+    """Lists the private views. marks: of the public database, which tell the maker of a view and its moment.
+
+    A principal learns the days of the owner's views and of own ones, as by dp_known and dp_releases.
+    """
+    tables = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").rows
+    columns: dict[str, list[dict[str, Any]]] = {}
+    listing = (
+        "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() ORDER BY table_name, column_index"
+    )
+    for row in desk.ask(listing).dicts():
+        columns.setdefault(str(row["table_name"]), []).append(row)
+    return [
+        View(
+            str(name),
+            caption_of(str(comment or "")),
+            view_shape(columns.get(str(name), ())),
+            _day(marks.get(fold(str(name)), ""), desk.principal.name),
+            owner_of(marks.get(fold(str(name)), "")) == OWNER,
+        )
+        for name, comment in tables
+    ]
+
+
+def _day(mark: str, reader: str) -> str:
+    """Returns the day of a view of the owner or of the reader, from a mark 'principal|entry|moment|digest'."""
+    parts = mark.rsplit("|", 3)
+    return parts[2][:10] if len(parts) == 4 and owner_of(mark) in (OWNER, reader) else ""
+
+
+def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
+    """Returns the cards of views; the first of them have pictures."""
+    until = time.monotonic() + OF_A_PAGE
+    found = []
+    for place, view in enumerate(views):
+        picture = _thumbnail(view, desk, artist, until) if place < MOST_THUMBNAILS else None
+        link = element("a", view.title, href=f"/view/{quote(view.name, safe='')}")
+        day = element("p", "Numbers of ", element("time", view.day, datetime=view.day), class_="day")
+        words = [element("h3", link), picture, element("p", view.sentence)]
+        found.append(element("li", words, None if view.of_owner else BY_ANALYST, day if view.day else None))
+    return element("ul", found, class_="views")
+
+
+def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | None:
+    """Returns a small picture of the first answer of a view, or the one number that it has."""
+    try:
+        answer = desk.ask(f"FROM {quote_identifier(view.name)}", ROWS_OF_A_THUMBNAIL)
+    except DpduckError:  # it was dropped meanwhile
+        return None
+    if numbers := _single(view.shape, answer):
+        return element("p", numbers[0], class_="one")
+    for one in view.shape.answers:
+        for spec, _ in pictures_of(view.shape, one, in_order(answer, view.shape))[:1]:
+            svg = artist.picture(desk.principal.name, small(spec), until)
+            return None if svg is None else element("div", Made(svg), class_="thumbnail", aria_hidden="true")
+    return None
+
+
+def _single(shape: Shape, answer: Answer) -> list[str]:
+    return single_numbers(shape, answer.dicts()) if not answer.more else []
+
+
+def small(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the same picture without axes, labels and legends."""
+    layers = []
+    for layer in spec["layer"]:
+        bare = {channel: _bare(channel, of) for channel, of in layer["encoding"].items()}
+        mark = {**layer["mark"], "point": False} if isinstance(layer["mark"], Mapping) else layer["mark"]
+        layers.append({**layer, "encoding": bare, "mark": mark})
+    return {**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}
+
+
+def _bare(channel: str, encoding: Mapping[str, Any]) -> dict[str, Any]:
+    nothing = {"x": {"axis": None}, "y": {"axis": None}, "color": {"legend": None}, "strokeDash": {"legend": None}}
+    return {**encoding, **nothing.get(channel, {})}

@@ -1,0 +1,206 @@
+"""The rows of a private view on its page: sorted, filtered, in pieces that have addresses, and as files.
+
+Whatever an address says is a question about rows that are here already: it reaches no statement.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+
+from dpduck.frontend.text.names import quote_identifier
+from dpduck.publish.pictures import Shape
+from dpduck.publish.report import cell_html, is_number_value, with_null_words
+from dpduck.server.web.asking import MOST_LETTERS, Answer
+from dpduck.server.web.markup import Made, element, hidden
+from dpduck.values.errors import Refusal
+
+OF_A_PIECE = 100
+"""Rows of a view that its page shows at once."""
+
+LONGEST_FILTER = 200
+FILE_BYTES = 8 * 2**20
+"""Of the rows of a file, in memory. A file of text is two or three times as large, and waits for a slow reader."""
+
+FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+_WHOLE = re.compile(r"[0-9]{1,7}")
+_NAMES = frozenset(("sort", "down", "filter", "page", "row"))
+_PLAIN = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(.*\)|VARCHAR|DATE|TIME|TIMESTAMP( WITH TIME ZONE)?"
+)
+_FORMULA = r"^[=+\-@\t\r]"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The rows that an address asks for. sort: a column, "" for the order of the keys. page, row: from 1."""
+
+    sort: str = ""
+    down: bool = False
+    filter: str = ""
+    page: int = 1
+    row: int = 0
+
+    def address(self) -> str:
+        """Returns what follows the path of the view."""
+        given = {
+            "sort": self.sort, "down": "1" if self.down else "", "filter": self.filter,
+            "page": str(self.page) if self.page > 1 else "", "row": str(self.row) if self.row else "",
+        }  # fmt: skip
+        said = urlencode({name: value for name, value in given.items() if value})
+        return f"?{said}" if said else "?"
+
+
+def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
+    """Reads an address; None where it is none that the page writes. An empty field of its form is as none."""
+    given = {name: value for name, value in query.items() if value}
+    if not given.keys() <= _NAMES or given.get("down", "1") != "1" or len(given.get("filter", "")) > LONGEST_FILTER:
+        return None
+    numbers = [given.get(name, least) for name, least in (("page", "1"), ("row", "0"))]
+    if not all(map(_WHOLE.fullmatch, numbers)) or given.get("sort", "") not in ("", *columns):
+        return None
+    page, row = map(int, numbers)
+    return Wish(given.get("sort", ""), "down" in given, given.get("filter", ""), max(1, page), row)
+
+
+def listed(answer: Answer, shape: Shape, wish: Wish, name: str) -> list[Made]:
+    """Returns the rows that were asked for, with what asks for others. answer: in the order of its keys."""
+    worded = with_null_words(shape, answer.columns, answer.rows)
+    rows = _sorted([row for row in worded if _contains(row, wish.filter)], answer.columns, wish)
+    pages = max(1, -(-len(rows) // OF_A_PIECE))
+    page = min(pages, (wish.row - 1) // OF_A_PIECE + 1 if wish.row else wish.page)
+    first = (page - 1) * OF_A_PIECE
+    shown = rows[first : first + OF_A_PIECE]
+    count = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
+    said = count if pages == 1 else f"Rows {first + 1:,} to {first + len(shown):,} of {len(rows):,}"
+    notes = [] if not answer.left_out else [element("p", f"{answer.left_out:,} more columns are not shown.")]
+    if answer.more:
+        of = f"Only the first {len(answer.rows):,} rows are sorted and filtered here. The files have all of them."
+        notes.append(element("p", of))
+    turns = [] if pages == 1 else [_turns(wish, page, pages)]
+    return [_form(wish, said), *notes, _table(answer, shape, shown, first, wish, name), *turns, _files(name)]
+
+
+def _form(wish: Wish, said: str) -> Made:
+    keep = [hidden("sort", wish.sort) if wish.sort else None, hidden("down", "1") if wish.down else None]
+    return element(
+        "form", keep, element("label", "Rows that contain", for_="filter"),
+        element("input", id="filter", name="filter", value=wish.filter, maxlength=LONGEST_FILTER, autocomplete="off",
+                spellcheck="false"),
+        element("button", "Filter"), " ",
+        element("a", "All rows", href="?") if wish.filter else None,
+        element("span", said, class_="help", role="status"), method="get", class_="filter",
+    )  # fmt: skip
+
+
+def _table(answer: Answer, shape: Shape, rows: Sequence[Sequence[Any]], first: int, wish: Wish, name: str) -> Made:
+    heads = [element("th", "row", scope="col", class_="number")]
+    for place, column in enumerate(answer.columns):
+        down = wish.sort == column and not wish.down
+        order = None if wish.sort != column else "descending" if wish.down else "ascending"
+        to = replace(wish, sort=column, down=down, page=1, row=0).address()
+        right = any(is_number_value(row[place]) for row in rows)
+        link = element("a", column, href=to)
+        heads.append(element("th", link, scope="col", aria_sort=order, class_="number" if right else None))
+    body = []
+    for number, row in enumerate(rows, first + 1):
+        to = f"{replace(wish, page=1, row=number).address()}#row-{number}"
+        link = element("td", element("a", f"{number:,}", href=to, aria_label=f"link to row {number}"), class_="number")
+        cells = [
+            Made(cell_html(_short(value), of in shape.names)) for of, value in zip(answer.columns, row, strict=True)
+        ]
+        body.append(element("tr", link, cells, id=f"row-{number}"))
+    head = element("thead", element("tr", heads))
+    inside = element("table", head, element("tbody", body))
+    return element("div", inside, class_="wide", tabindex="0", role="group", aria_label=f"Rows of {name}")
+
+
+def _short(value: Any) -> Any:
+    return value[:MOST_LETTERS] if type(value) is str else value
+
+
+def _turns(wish: Wish, page: int, pages: int) -> Made:
+    """Returns links to the pages beside this one."""
+    turns = [("Earlier rows", page - 1), ("Later rows", page + 1)]
+    links = [
+        element("a", said, href=replace(wish, page=to, row=0).address(), rel="prev" if to < page else "next")
+        for said, to in turns
+        if 1 <= to <= pages
+    ]
+    return element("nav", element("span", f"Page {page:,} of {pages:,}"), links, class_="turns", aria_label="Rows")
+
+
+def _files(name: str) -> Made:
+    links = [element("a", said, href=f"/view/{name}.{kind}", download=True) for kind, said in
+             (("csv", "CSV"), ("parquet", "Parquet"))]  # fmt: skip
+    return element("p", "All rows as a file: ", links[0], " ", links[1], class_="files")
+
+
+def _contains(row: Sequence[Any], text: str) -> bool:
+    wanted = text.casefold()
+    return not wanted or any(wanted in str(value).casefold() for value in row if value is not None)
+
+
+def _sorted(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
+    """Returns the rows by a column, numbers before texts, and without a value last."""
+    if not wish.sort:
+        return rows
+    place = columns.index(wish.sort)
+    empty = [row for row in rows if row[place] is None]
+    rest = [row for row in rows if row[place] is not None]
+    by: Callable[[list[Any]], Any] = lambda row: row[place]  # noqa: E731 - two of them
+    try:
+        rest.sort(key=by, reverse=wish.down)
+    except TypeError:
+        rest.sort(key=lambda row: _either(row[place]), reverse=wish.down)
+    return rest + empty
+
+
+def _either(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, (int, float, Decimal))
+    return (not number, float(value) if number else 0.0, "" if number else str(value))
+
+
+# Files of all rows.
+
+
+def file_sql(name: str, columns: Sequence[tuple[str, str]]) -> str:
+    """Returns a SELECT of a view for a file. columns: name and type; what few programs read becomes text."""
+    shown = ", ".join(_as_read(quote_identifier(column), kind) for column, kind in columns)
+    return f"SELECT {shown} FROM {quote_identifier(name)}"
+
+
+def _as_read(column: str, kind: str) -> str:
+    if _PLAIN.fullmatch(kind):
+        return column
+    return f"CAST({column} AS {'DECIMAL(38, 0)' if kind.endswith('HUGEINT') else 'VARCHAR'}) AS {column}"
+
+
+def file_of(kind: str, table: pa.Table) -> bytes:
+    """Returns the file of a table. In CSV, a text that a spreadsheet would take for a formula has a ' before it."""
+    if table.nbytes > FILE_BYTES:
+        raise Refusal("the view is too large for a file", accepted="a SELECT of fewer rows or columns")
+    from pyarrow import csv, parquet  # noqa: PLC0415 - only files need them
+
+    target = io.BytesIO()
+    if kind == "parquet":
+        parquet.write_table(table, target)
+        return target.getvalue()
+    columns = [_harmless(column) if pa.types.is_string(column.type) else column for column in table.columns]
+    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names]
+    csv.write_csv(pa.table(columns, names=names), target)
+    return target.getvalue()
+
+
+def _harmless(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow.compute as pc  # noqa: PLC0415 - only files need it
+
+    quoted = pc.binary_join_element_wise("'", column, "")
+    return pc.if_else(pc.match_substring_regex(column, _FORMULA), quoted, column)
