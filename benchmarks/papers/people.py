@@ -112,7 +112,7 @@ REAL = (
 )  # fmt: skip
 TPCH = People(
     "lines of TPC-H's customers", LINES,
-    "DOMAIN mode VALUES ('AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'), DOMAIN month RANGE 1 TO 13 STEP 1, "
+    "DOMAIN mode IN ('AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'), DOMAIN month RANGE 1 TO 13 STEP 1, "
     "CLAMP quantity BETWEEN 0 AND 50 STEP 1",
     ("mode", "mode, month"), "quantity", 50, 25,
 )  # fmt: skip

@@ -62,6 +62,9 @@ TOTAL_SEARCH, TOTAL, LEFT_OUT = Fraction(1, 25), Fraction(3, 25), Fraction(1, 20
 CENTERS = Fraction(3, 100)
 """The part of the statement's price for the centres of its averages."""
 
+WITHOUT_TOTAL = 1 / 2
+"""So many times fewer may be above a norm where no total brings cells back: what they lose is lost in the large cells."""
+
 OF_AVERAGES = 3
 """So many times more units may be above a norm of an average: the same rows are missing in its count and its sum."""
 
@@ -237,7 +240,8 @@ def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction
     averaged = any(use.also is not None and not use.weights for use in shape.uses)
     alone = replace(job, aggregates=(replace(job.aggregates[place], shared=False),))
     prices = price * SEARCH, price * part_of(shape.uses, place, request.question)
-    usual = UNITS * _usual_cells(request) / sqrt(2 * float(prices[1])) * (OF_AVERAGES if averaged else 1)
+    times = OF_AVERAGES if averaged else 1 if request.question.treatment.total else WITHOUT_TOTAL
+    usual = UNITS * times * _usual_cells(request) / sqrt(2 * float(prices[1]))
     return _search(request, measure, alone, prices, spread, usual)
 
 
