@@ -63,7 +63,7 @@ CENTERS = Fraction(3, 100)
 """The part of the statement's price for the centres of its averages."""
 
 WITHOUT_TOTAL = 1 / 2
-"""So many times fewer may be above a norm where no total brings cells back: what they lose is lost in the large cells."""
+"""So many times fewer may be above a norm where no total brings cells back: large cells lose most of it."""
 
 OF_AVERAGES = 3
 """So many times more units may be above a norm of an average: the same rows are missing in its count and its sum."""
