@@ -35,17 +35,21 @@ def reading(text: str) -> Reading | None:
 
 
 def is_of_views(text: str) -> bool:
-    """Tells whether a text is a SELECT over private views and over nothing else.
+    """Tells whether a text is a SELECT or a PIVOT over private views and over nothing else.
 
     >>> is_of_views("WITH w AS (FROM private.by_ward) FROM w WHERE n > 9"), is_of_views("SELECT ward FROM visits")
     (True, False)
     """
     try:
         trees = [] if is_ours(text) else parse(text.strip().rstrip(";"), read="duckdb")
+        if len(trees) == 1 and isinstance(trees[0], exp.Pivot):
+            trees = parse(f"FROM ({text.strip().rstrip(';')})", read="duckdb")
         scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []
     except (SqlglotError, RecursionError):
         return False
     sources = [source for scope in scopes for source in scope.sources.values()]
+    pivots = [one for tree in trees if tree is not None for one in tree.find_all(exp.Pivot)]
+    sources += [one.this for one in pivots]  # the table of PIVOT t ON .. is in no scope
     tables = [one for one in sources if isinstance(one, exp.Table)]  # what WITH names is no table
     views = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in tables}
     return bool(views) and views <= {("", "private"), ("private", "main")}

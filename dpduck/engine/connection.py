@@ -117,11 +117,14 @@ def attach_spark(
     here. Their rows are counted where they are. buckets: tasks of a count; by EXPECT ROWS if not given.
     """
     from dpduck.engine.functions import engine_of  # noqa: PLC0415
+    from dpduck.engines.listener import require_listener  # noqa: PLC0415
     from dpduck.engines.spark import SparkEngine, connected  # noqa: PLC0415
 
     loaded = engine_of(connection)
     if loaded is None:
         raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
+    if isinstance(engine, str):
+        require_listener(engine)
     session = connected(engine) if isinstance(engine, str) else engine
     return loaded.engines.attach(name, SparkEngine(session), tables, buckets)
 

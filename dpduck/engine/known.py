@@ -174,7 +174,7 @@ def _unknown(request: Request, number: int, kept: Sequence[Kept], text: str) -> 
     aggregate = request.question.aggregates[number]
     what = f"no release that you may read determines {aggregate.text[:60]}"
     if not kept:
-        what = "nothing was measured of this table that you may read"
+        what = "nothing was measured of this table that you may read, apart from releases with a norm or with groups"
     try:
         plan = planned(request)
     except Refusal as refused:

@@ -83,7 +83,7 @@ def connected(address: str) -> Any:
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra, which the core does without
     except ImportError:
-        raise Refusal("there is no client of Spark Connect", accepted="pip install 'dpduck[engines]'") from None
+        raise Refusal("there is no client of Spark Connect", accepted="pip install '.[engines]'") from None
     try:
         return SparkSession.builder.remote(address).create()
     except Exception:  # what it says may hold a token

@@ -197,6 +197,10 @@ def scope_of(request: Request) -> str:
     selection = request.question.selection
     if selection is not None and request.rows.unit_sql is not None and selection.groups < request.rows.unit_bound:
         unit += f", in at most {selection.groups} groups: {FURTHER}, so counts are too low"
+    treatment = request.question.treatment
+    bounded = treatment.norm is not None and treatment.norm < request.rows.max_rows
+    if (bounded or treatment.finds_norm) and not treatment.total:
+        unit += "; a unit above a norm counts in part, so counts are too low"
     unit += groups_text(request)
     if request.rows.periods is not None:
         run, column = request.rows.periods.periods, request.rows.periods.sql.rpartition(".")[2].strip('"')

@@ -169,7 +169,8 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
     if not is_numeric(type_name):
         raise Refusal(
             f"RANGE needs an ordered column, and {clause.column} is of type {type_name}",
-            accepted="numbers, DATE and TIMESTAMP columns",
+            accepted="numbers, DATE and TIMESTAMP columns"
+            + (f"; or DOMAIN {clause.column} IN ('..', '..')" if type_name == "VARCHAR" else ""),
         )
     if clause.unit:
         raise Refusal("an INTERVAL step on a column of numbers", accepted="STEP and a number")

@@ -39,8 +39,9 @@ WHO = (
 MOST = (
     "MAX ROWS is the most rows of one unit that an answer sees; others are left out. Be generous, as with 100 or 1000, "
     "where the budget has a delta or is in rho: max_norm_contributed bounds the noise of a statement there, not MAX "
-    "ROWS. In a budget of epsilon alone more rows add noise to every answer. dp_check tells the owner what several "
-    "would drop, and with a statement what norms leave out; do not copy the data's own maximum."
+    "ROWS. Type it in OPTIONS where a statement has fewer than 20 groups. In a budget of epsilon alone more rows add "
+    "noise to every answer. dp_check tells the owner what several would drop, and with a statement what norms leave "
+    "out; do not copy the data's own maximum."
 )
 BUDGET = (
     "epsilon is all that answers together may ever reveal of one unit. 1 is strong, 10 is weak; with "
@@ -65,6 +66,8 @@ _COMPARABLE = re.compile(
 """Types that conditions are about."""
 
 NUMBERS = "Whole numbers that are codes take a list, too: IN (1, 2) in place of RANGE."
+
+TEXTS = "Dates and amounts that are texts take no RANGE and no CLAMP: convert them in the file first."
 
 ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explain compares noise with it."
 
@@ -351,7 +354,8 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
 def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
     """Yields items as comments, one for each column of which nothing is declared, with what is missing."""
     listed = any(one.type_name in INTEGERS and one.name not in done for one in schema.columns)
-    yield from _remark(f"{LISTS} {NUMBERS}" if listed else LISTS)
+    texts = any(one.type_name == "VARCHAR" and one.name not in done for one in schema.columns)
+    yield from _remark(" ".join([LISTS, *([NUMBERS] if listed else []), *([TEXTS] if texts else [])]))
     suggested = {} if given is None else given.columns
     unused = list[tuple[str, bool]]()
     for column in schema.columns:

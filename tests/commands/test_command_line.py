@@ -229,8 +229,12 @@ def test_a_stream_is_made_and_read(clinic: Path) -> None:
         assert run("sql", clinic, statement).exit_code == 0
     read = rows("sql", clinic, "SELECT came, n_stderr FROM private.by_month ORDER BY came")
     assert [row["came"] for row in read] == ["2024-01-01", "2024-02-01"]
+    pivoted = rows("sql", clinic, "PIVOT private.by_month ON came USING first(n_stderr)")
+    assert pivoted
     for other in ("SELECT came FROM private.by_month, stays", "SELECT came FROM stays", "FROM read_csv('x')",
-                  "FROM private.by_month; DELETE FROM stays", "FROM private.dpduck.ledger_entries"):  # fmt: skip
+                  "FROM private.by_month; DELETE FROM stays", "FROM private.dpduck.ledger_entries",
+                  "PIVOT stays ON came USING count(*)",
+                  "FROM private.by_month, (PIVOT stays ON came USING count(*))"):  # fmt: skip
         assert run("sql", clinic, other).exit_code == 1, "nothing but private views is read so, in one statement"
     with duckdb.connect(str(clinic)) as con:
         assert con.execute("SELECT count(*) FROM stays").fetchall() == [(900,)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from socket import socket
 
 import duckdb
 import pytest
 
 import dpduck
+from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
 
 ASKED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
@@ -207,3 +209,14 @@ def test_what_thresholds_leave_out_is_explained(open_clinic: Callable[..., Clini
     spent = clinic.refused(asked.format("max_groups_contributed = 1, ", "LAPLACE"))
     assert "delta for keys = 1e-6 but the " in spent and " has 0 of 1e-6 left" in spent
     assert "SET BUDGET (epsilon = .., delta = .., delta_keys = ..)" in spent
+
+
+def test_an_engine_that_is_not_there_is_refused_at_once() -> None:
+    """Nothing listens at a port that was just given back: one line without the token, not minutes of attempts."""
+    pytest.importorskip("pyspark")
+    with socket() as given_back:
+        given_back.bind(("127.0.0.1", 0))
+        port = given_back.getsockname()[1]
+    with dpduck.connect() as con, pytest.raises(Refusal, match="nothing listens at the engine's address") as caught:
+        dpduck.attach_spark(con, f"sc://127.0.0.1:{port}/;token=secret", name="lake", tables=["db.flights"])
+    assert "secret" not in str(caught.value) and "sc://127.0.0.1" in str(caught.value)

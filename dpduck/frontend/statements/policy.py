@@ -52,6 +52,8 @@ def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePol
     reader.expect(TokenType.L_PAREN, "( and the policy's items")
     clauses = _read_item(reader, PolicyClauses())
     while reader.take(TokenType.COMMA):
+        if reader.at(TokenType.R_PAREN):
+            raise reader.refuse("a comma stands before ')'", "no comma after the last item")
         clauses = _read_item(reader, clauses)
     reader.expect(TokenType.R_PAREN, ") or , and " + ITEMS)
     reader.expect_end()

@@ -318,7 +318,8 @@ def _bound_of_noise(found: CubePlan) -> str:
             }
     if not errors:
         return said
-    return f"{said}; with max_norm_contributed = {', '.join(errors)} the standard error is {', '.join(errors.values())}"
+    norms = f"max_norm_contributed = {', '.join(errors)}, which may leave rows out,"
+    return f"{said}; with {norms} the standard error is {', '.join(errors.values())}"
 
 
 def _worst_at(found: CubePlan, norm: Fraction) -> float:

@@ -358,7 +358,8 @@ def covariances_text(found: CubePlan) -> str | None:
     """Writes the covariances of released cells; None where no formula holds, or where they would be very long.
 
     Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
-    have those of one of their tables, times the variance of a count over that of a cell (combine).
+    have those of one of their tables, times the variance of a count over that of a cell (combine). So has one count of
+    weighed units, which is measured in parts of a row.
     """
     request, plans = found.request, [measured.plan for measured in found.measures]
     treatment, plan = request.question.treatment, plans[0]
@@ -366,7 +367,9 @@ def covariances_text(found: CubePlan) -> str | None:
     if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
         return None
     single = len(plans) == 1 and found.measures[0].measure.strategy is not None
-    alike = single or (all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses))
+    weighed = len(found.uses) == 1 and _is_rounded(found, found.uses[0]) and not treatment.widens
+    whole = all(one is plan for one in plans) and all(use.weights == (Fraction(1),) for use in found.uses)
+    alike = single or weighed or whole
     if isinstance(plan, RangeSetsPlan) or not alike or not found.measures[0].measure.added:
         return None
     kept = covariances(plan)

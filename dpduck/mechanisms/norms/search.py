@@ -10,7 +10,7 @@ import numpy as np
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, measured_plan, recovered
-from dpduck.mechanisms.cubes.recover import answers_of, error_laws, wholes
+from dpduck.mechanisms.cubes.recover import answers_of, covariances_text, error_laws, wholes
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.norms.centers import center_found
 from dpduck.mechanisms.norms.plan import Found, NoisySum, NormProposal, Search, TotalAsks, at_norms
@@ -110,7 +110,8 @@ def recover_norms(proposal: NormProposal, found: Found, tools: Tools) -> Release
     rows = released_rows(request, answers, whole, tools.box)
     norms = ", ".join(f"{_in_units(found.plan, number):.6g}" for number in range(len(found.squared)))
     columns = released_columns(request, whole)
-    return ReleasedTable(columns, rows, laws=error_laws(found.plan), strategy=f"I, norms {norms}")
+    together = covariances_text(found.plan)
+    return ReleasedTable(columns, rows, together, laws=error_laws(found.plan), strategy=f"I, norms {norms}")
 
 
 def _in_units(plan: CubePlan, number: int) -> float:

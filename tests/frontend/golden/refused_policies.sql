@@ -31,6 +31,10 @@ CREATE PRIVACY POLICY ON secrets ()
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, COLOUR red)
 -- refused: line 1, column 53: 'COLOUR' is not expected here; accepted: PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON
 
+-- title: a comma after the last item
+CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1),)
+-- refused: line 1, column 74: a comma stands before ')'; accepted: no comma after the last item
+
 -- title: no privacy unit
 CREATE PRIVACY POLICY ON secrets (BUDGET (epsilon = 1))
 -- refused: line 1, column 26: PRIVACY UNIT is missing; accepted: PRIVACY UNIT column MAX ROWS m, or PRIVACY UNIT ROW
@@ -206,7 +210,7 @@ CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 
 
 -- title: RANGE over texts
 CREATE PRIVACY POLICY ON secrets (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex RANGE 0 TO 10 STEP 1)
--- refused: line 1, column 82: RANGE needs an ordered column, and sex is of type VARCHAR; accepted: numbers, DATE and TIMESTAMP columns
+-- refused: line 1, column 82: RANGE needs an ordered column, and sex is of type VARCHAR; accepted: numbers, DATE and TIMESTAMP columns; or DOMAIN sex IN ('..', '..')
 
 -- title: RANGE backwards
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN age RANGE 10 TO 0 STEP 1)

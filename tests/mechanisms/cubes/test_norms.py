@@ -268,6 +268,40 @@ def test_known_answers_leave_weighed_people_out(trips: Clinic) -> None:
         trips.rows("FROM dp_known('SELECT day, count(*) AS n FROM trips GROUP BY day')")
 
 
+def test_sums_and_ratios_of_weighed_counts_have_errors(trips: Clinic) -> None:
+    """k cells of one level together err by the root of k times the error of one; totals that answers move have none."""
+    for norm in (str(NORM), "'private'"):
+        for more in ("", ", left_out = TRUE", ", total = TRUE"):
+            trips.dp(
+                f"CREATE OR REPLACE PRIVATE VIEW weighed OPTIONS (rho = 0.5, max_norm_contributed = {norm}{more}) AS "
+                "SELECT town, month, count(*) AS n FROM trips GROUP BY CUBE (town, month)"
+            )
+            total = "FROM dp_stderr_of('weighed', 'CASE WHEN month < 3 THEN 1 ELSE 0 END')"
+            if more:
+                with pytest.raises(duckdb.Error, match=r"with a norm, of one count, without left_out and total"):
+                    trips.rows(total)
+                continue
+            months = "FROM private.weighed WHERE grouping_level = 'month' AND month < 3"
+            ((estimate, stderr, low, high),) = trips.rows(total)
+            ((exact, error),) = trips.rows(f"SELECT sum(n), sqrt(sum(n_stderr ^ 2)) {months}")
+            assert estimate == exact and stderr == pytest.approx(error, rel=0.01) and low < estimate < high
+            ((ratio, _, low, high),) = trips.rows(
+                "FROM dp_ratio_of('weighed', 'CASE WHEN month < 3 THEN 1 ELSE 0 END', 'month - month + 1')"
+            )
+            assert low < ratio < high
+
+
+def test_a_view_with_a_norm_says_so(trips: Clinic) -> None:
+    """The comment of a view says that units count in part; not so where the norm is no smaller than MAX ROWS."""
+    for norm, told in ((NORM, True), (MOST, False)):
+        trips.dp(
+            f"CREATE PRIVATE VIEW norm_{norm} OPTIONS (rho = 0.25, max_norm_contributed = {norm}) AS "
+            "SELECT town, count(*) AS n FROM trips GROUP BY town"
+        )
+        comment = trips.value(f"SELECT comment FROM duckdb_tables() WHERE table_name = 'norm_{norm}'")
+        assert ("a unit above a norm counts in part, so counts are too low" in comment) == told
+
+
 def test_intervals_with_a_norm_are_counts_of_their_own(trips: Clinic) -> None:
     """Several intervals of one column are measured together without a norm alone. False alarms: below 1e-13."""
     for norm in (str(MOST), "'private'"):

@@ -1,0 +1,30 @@
+"""Whether anything listens at an engine's address."""
+
+from __future__ import annotations
+
+from socket import create_connection
+from urllib.parse import urlsplit
+
+from dpduck.values.errors import Refusal
+
+PORT = 15002
+"""Of Spark Connect, where an address names none."""
+
+LISTENS_SECONDS = 5.0
+
+
+def require_listener(address: str) -> None:
+    """Refuses an address where nothing listens: the client would try for minutes. Other failures are left to it."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or PORT
+    except ValueError:  # no number for a port
+        return
+    if host is None:
+        return
+    try:
+        create_connection((host, port), timeout=LISTENS_SECONDS).close()
+    except ConnectionRefusedError:
+        raise Refusal("nothing listens at the engine's address", accepted=f"sc://{host}:port of a server") from None
+    except OSError:
+        return
