@@ -22,7 +22,7 @@ from dpduck.frontend.select.request import VARIANCES, Operand, Question, Request
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
-from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
+from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measured_plan, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
 from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
 from dpduck.mechanisms.mechanism import Columns
@@ -30,6 +30,7 @@ from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns
+from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, Scan, Table, Within
 from dpduck.trusted.noise.integers import LARGEST_VARIANCE
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -149,8 +150,14 @@ class Found:
 
 
 def propose_norms(request: Request) -> NormProposal:
-    """Returns the searches of a request, and the family of its answers."""
+    """Returns the searches of a request, and the family of its answers.
+
+    Noise at norms that are stated has to be drawn: it is refused here, before the charge, where it cannot be.
+    """
     shape = at_norms(request)
+    if not request.question.treatment.finds_norm:
+        for one in shape.measures:
+            noisy_queries(measured_plan(one.plan))
     (scan,) = scans_of(shape)
     bare = [replace(contribution_of(one.measure), norm=0) for one in shape.measures]
     job, amount = replace(scan.job, aggregates=tuple(bare), beside=tuple(bare)), amount_of(request)
