@@ -184,11 +184,11 @@ def spread(rows: float, moments: tuple[float, float], scales: tuple[float, float
     """20,000 variances about a centre. moments: the mean distance and the variance. scales: of the three noises."""
     generator, (mean, variance) = np.random.default_rng(3), moments
     exact = rows, rows * mean, rows * (variance + mean**2)
-    noisy = (
+    noisy = [
         Noisy(one + scale * generator.standard_normal(RUNS), np.full(RUNS, scale), 1e-9)
         for one, scale in zip(exact, scales, strict=True)
-    )
-    return variance_about(1.0, *noisy, NoiseKind.GAUSSIAN, sample=sample)
+    ]
+    return variance_about(1.0, noisy[0], noisy[1], noisy[2], NoiseKind.GAUSSIAN, sample=sample)
 
 
 @pytest.mark.parametrize("sample", [False, True])
