@@ -324,7 +324,7 @@ def describe(request: Request, proposal: NormProposal) -> str:
         rows = request.rows.max_rows
         said += [
             f"the statement says no bound, and units have up to {rows} rows: norms are looked for; "
-            f"max_rows_contributed = {rows} says that noise goes by rows, with errors of {_by_rows(request)}"
+            f"max_rows_contributed = {rows} says that noise goes by rows{_by_rows(request)}"
         ]
     if proposal.searches:
         levels = max(one.levels for one in proposal.searches) + 1
@@ -335,7 +335,7 @@ def describe(request: Request, proposal: NormProposal) -> str:
     else:
         said += ["units are weighed down to the norm that the statement says"]
     if proposal.centers:
-        said += [f"centres of averages are found for {float(CENTERS):.0%}"]
+        said += [f"centres of values are found for {float(CENTERS):.0%}"]
     if treatment.total:
         part = float(TOTAL_SEARCH + TOTAL)
         said += [f"cells are brought to a total, which costs {part:.0%} of the price with a norm of its own"]
@@ -366,11 +366,12 @@ def describe(request: Request, proposal: NormProposal) -> str:
 
 
 def _by_rows(request: Request) -> str:
-    """Returns the standard errors of the same answers where noise goes by rows."""
+    """Names the standard errors of the same answers where noise goes by rows, if none depends on the rows."""
     question = replace(request.question, treatment=Treatment())
     plan = plans_at(replace(request, question=question), NoiseKind.GAUSSIAN, amount_of(request))
     lines = foreseen(CubeProposal(plan, ()), None)
-    return ", ".join(shortened(line.worst or line.typical or 0.0) for line in lines)
+    known = [shortened(error) for line in lines if (error := line.worst or line.typical)]
+    return f", with errors of {', '.join(known)}" if len(known) == len(lines) else ""
 
 
 def _foretold(request: Request) -> str:
