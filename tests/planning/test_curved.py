@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dpduck.planning.recovery.curved import (
     average_about,
     deviation_of,
     rescaled,
+    variance_about,
     variance_of,
 )
 from dpduck.planning.recovery.quantiles import quantile
@@ -176,6 +178,42 @@ def test_an_average_about_a_centre_of_hardly_any_rows_says_so() -> None:
     assert coverage(found, values.mean()) >= 0.94
     assert np.isnan(found.estimates).mean() > 0.1
     assert found.highs[USUAL][np.isnan(found.estimates)].min() == 1
+
+
+def spread(rows: float, moments: tuple[float, float], scales: tuple[float, float, float], *, sample: bool) -> Curved:
+    """20,000 variances about a centre. moments: the mean distance and the variance. scales: of the three noises."""
+    generator, (mean, variance) = np.random.default_rng(3), moments
+    exact = rows, rows * mean, rows * (variance + mean**2)
+    noisy = [
+        Noisy(one + scale * generator.standard_normal(RUNS), np.full(RUNS, scale), 1e-9)
+        for one, scale in zip(exact, scales, strict=True)
+    ]
+    return variance_about(1.0, noisy[0], noisy[1], noisy[2], NoiseKind.GAUSSIAN, sample=sample)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("errors", [1.5, 3.0, 8.0, 30.0])
+@pytest.mark.parametrize("scales", [(0.5, 0.25), (0.05, 0.0125), (0.5, 0.0625), (0.5, 0.025)])
+def test_intervals_of_variances_about_a_centre_cover(
+    scales: tuple[float, float], errors: float, sample: bool
+) -> None:  # fmt: skip
+    """Counts of 1.5 to 30 standard errors, means near the centre and far from it, variances that are 0 or the largest.
+
+    scales: of the sum and the squares, as parts of the count's. The draws are fixed.
+    """
+    rows = 3.0
+    for mean, part in product((0.0, 0.1, 0.5, 0.9), (0.0, 1.0)):
+        low, high = (-0.5, 0.5) if mean <= 0.5 else (0.0, 1.0)
+        variance, scale = part * (mean - low) * (high - mean), rows / errors
+        found = spread(rows, (mean, variance), (scale, scale * scales[0], scale * scales[1]), sample=sample)
+        assert coverage(found, variance * rows / (rows - sample)) >= 0.94
+
+
+def test_errors_of_variances_about_a_centre_are_as_said() -> None:
+    """Where counts are large: answers deviate as the standard error says, within a tenth."""
+    for mean, sample in product((0.0, 0.1, 0.4), (False, True)):
+        found = spread(1000.0, (mean, 0.04), (10.0, 5.0, 2.5), sample=sample)
+        assert np.median(found.stderrs) == pytest.approx(found.estimates.std(), rel=0.1)
 
 
 def test_narrower_intervals_are_noticed() -> None:

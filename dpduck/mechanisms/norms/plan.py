@@ -23,7 +23,7 @@ from dpduck.frontend.select.request import VARIANCES, Operand, Question, Request
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
-from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, plans_at
+from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measured_plan, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
 from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
 from dpduck.mechanisms.mechanism import Columns
@@ -31,6 +31,7 @@ from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns
+from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, Scan, Table, Within
 from dpduck.trusted.noise.integers import LARGEST_VARIANCE
 from dpduck.trusted.noise.law import Noise, NoiseKind
@@ -155,8 +156,14 @@ class Found:
 
 
 def propose_norms(request: Request) -> NormProposal:
-    """Returns the searches of a request, and the family of its answers."""
+    """Returns the searches of a request, and the family of its answers.
+
+    Noise at norms that are stated has to be drawn: it is refused here, before the charge, where it cannot be.
+    """
     shape = at_norms(request)
+    if not request.question.treatment.finds_norm:
+        for one in shape.measures:
+            noisy_queries(measured_plan(one.plan))
     (scan,) = scans_of(shape)
     bare = [replace(contribution_of(one.measure), norm=0) for one in shape.measures]
     job, amount = replace(scan.job, aggregates=tuple(bare), beside=tuple(bare)), amount_of(request)
@@ -334,7 +341,7 @@ def describe(request: Request, proposal: NormProposal) -> str:
         rows = request.rows.max_rows
         said += [
             f"the statement says no bound, and units have up to {rows} rows: norms are looked for; "
-            f"max_rows_contributed = {rows} says that noise goes by rows, with errors of {_by_rows(request)}"
+            f"max_rows_contributed = {rows} says that noise goes by rows{_by_rows(request)}"
         ]
     if proposal.searches:
         levels = max(one.levels for one in proposal.searches) + 1
@@ -345,7 +352,7 @@ def describe(request: Request, proposal: NormProposal) -> str:
     else:
         said += ["units are weighed down to the norm that the statement says"]
     if proposal.centers:
-        said += [f"centres of averages are found for {float(CENTERS):.0%}"]
+        said += [f"centres of values are found for {float(CENTERS):.0%}"]
     if treatment.total:
         part = float(TOTAL_SEARCH + TOTAL)
         said += [f"cells are brought to a total, which costs {part:.0%} of the price with a norm of its own"]
@@ -376,11 +383,12 @@ def describe(request: Request, proposal: NormProposal) -> str:
 
 
 def _by_rows(request: Request) -> str:
-    """Returns the standard errors of the same answers where noise goes by rows."""
+    """Names the standard errors of the same answers where noise goes by rows, if none depends on the rows."""
     question = replace(request.question, treatment=Treatment())
     plan = plans_at(replace(request, question=question), NoiseKind.GAUSSIAN, amount_of(request))
     lines = foreseen(CubeProposal(plan, ()), None)
-    return ", ".join(shortened(line.worst or line.typical or 0.0) for line in lines)
+    known = [shortened(error) for line in lines if (error := line.worst or line.typical)]
+    return f", with errors of {', '.join(known)}" if len(known) == len(lines) else ""
 
 
 def _foretold(request: Request) -> str:

@@ -226,7 +226,7 @@ def _square(aggregate: Contribution, number: int, kind: str) -> str:
     """
     added, places = added_sql(aggregate, number, kind), shift(aggregate.norm)
     if places:
-        added = f"({added} + {(1 << places) - 1}) // {1 << places}"
+        added = f"(({added} + {(1 << places) - 1}) // {1 << places})"
     cut = added if kind == "BIGINT" else f"least({added}, {ceiling(aggregate.norm)})"
     return f"{cut} * {cut}"
 

@@ -74,6 +74,13 @@ def test_all_of_it_costs_what_the_statement_says(trips: Clinic, more: str, norm:
         assert ask.cost.rho < LEFT_OUT
 
 
+def test_noise_that_cannot_be_drawn_is_refused_before_the_charge(trips: Clinic) -> None:
+    """At a norm that is stated, squares of many steps need more noise than 64 bits hold. Nothing is charged."""
+    select = "month, count(*) AS n, var_pop(price, contribution_bounds_per_row => (0, 5000)) AS v FROM trips GROUP BY 1"
+    said = trips.refused(CLAUSE.format("0.001", MOST, ", total = TRUE") + select)
+    assert "at this price the noise would not fit 64-bit numbers" in said
+
+
 def exact(clinic: Clinic, job: CountingJob) -> Any:
     return count_exactly(clinic.con.cursor(), job, bytes(32))._exact_counts
 

@@ -164,6 +164,13 @@ def test_dp_explain_says_what_was_chosen(shop: Clinic) -> None:
     assert NORMS.serves(request_of(shop, NORMED[0], f"{BOTH}, refresh = 'explained'"))
 
 
+def test_dp_explain_tells_no_error_that_it_does_not_know(shop: Clinic) -> None:
+    """That of a variance by rows follows from the rows of a cell. It is not 0."""
+    statement = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({BOTH}, refresh = 'unknown') {NORMED[5]}"
+    (note,) = [row[0] for row in shop.con.execute("SELECT note FROM dp_explain(?)", [statement]).fetchall()]
+    assert "max_rows_contributed = 500 says that noise goes by rows; " in note
+
+
 def test_a_view_by_default_norms_is_read_like_others(shop: Clinic) -> None:
     """Rows are sampled from its cube, and its comment says where its standard errors are."""
     shop.dp(f"CREATE PRIVATE VIEW daily OPTIONS ({BOTH}) AS SELECT day, count(*) AS n FROM t WHERE sure GROUP BY day")

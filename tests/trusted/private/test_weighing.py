@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpduck.trusted.private.contribution_sql import tables_from
 from dpduck.trusted.private.contributions import FULL, Contribution
 from dpduck.trusted.private.counting_stage import stage_sql
-from dpduck.trusted.private.weighing import ceiling, shift
+from dpduck.trusted.private.weighing import ceiling, shift, type_for
 from dpduck.values.errors import InternalError
 
 CELLS, ROWS = 40, 60
@@ -178,6 +178,19 @@ def test_rounding_takes_little_away() -> None:
     root = isqrt(norm) * 999 // 1000
     assert tables_of([(1, 0, root)], one)[0] == FULL * root
     assert ceiling(norm) ** 2 > FULL * FULL * (norm >> 2 * shift(norm))
+
+
+@pytest.mark.parametrize("form", ["sum", "squares"])
+def test_shortened_numbers_of_either_type_are_squared_alike(form: str) -> None:
+    """In BIGINT and in HUGEINT: a unit at its norm, which no rounding moves, has the whole weight."""
+    steps, power = (1 << 21, 1) if form == "sum" else (1 << 11, 2)
+    one = Contribution("", form, "v", Fraction(0), Fraction(steps), steps, norm=steps ** (2 * power))
+    assert shift(one.norm) > 0
+    for most, kind in ((1, "BIGINT"), (1 << 30, "HUGEINT")):
+        assert type_for([one], most) == kind
+        more: Row = (1, 0, steps if most == 1 else 0)
+        rows: list[Row] = [(1, 0, steps), more]
+        assert tables_of(rows, one, most=most)[0] == FULL * steps**power
 
 
 def test_the_norm_is_of_the_rows_that_are_kept() -> None:
