@@ -26,6 +26,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -224,7 +225,7 @@ def norms(people: People, kind: str) -> Iterator[str]:
     if kind in ("counts", "persons", "cubes"):
         yield from (f", max_norm_contributed = {norm}" for norm in NORMS)
         return
-    for norm, sums in product(NORMS[2::2], SUM_NORMS[: 4 if kind == "variances" else None]):  # larger ones are refused
+    for norm, sums in product(NORMS[2::2], SUM_NORMS):
         stated = f", max_sum_norm_contributed = {sums * people.clamp / 10 * norm**0.5:.6g}"
         yield f", max_norm_contributed = {norm}{stated}{centre(people, kind)}"
 
@@ -305,10 +306,11 @@ def measured(table: Table, kind: str, keys: str, aggregate: str, epsilon: float)
 
 
 def best(table: Table, keys: str, aggregate: str, ways: Iterable[str], epsilon: float) -> Errors:
-    """Returns the errors of the options that err least."""
+    """Returns the errors of the options that err least, of those that are not refused."""
     found = Errors(inf, 0.0, 0.0, 0.0)
     for way in ways:
-        found = min(found, table.asked(keys, aggregate, way, epsilon, found.error), key=lambda one: one.error)
+        with suppress(duckdb.InvalidInputException):  # noise of the largest bounds cannot be drawn at small prices
+            found = min(found, table.asked(keys, aggregate, way, epsilon, found.error), key=lambda one: one.error)
     return found
 
 
