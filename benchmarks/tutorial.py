@@ -127,6 +127,14 @@ def ward_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, float]:
     return {ward: float(count) for ward, count in connection.execute(counted).fetchall()}
 
 
+def draw_by_ward(path: Path, wards: list[str], series: list[Series], title: str) -> None:
+    """Draws visits by ward under a title of the bars."""
+    with drawing(path) as (axes,):
+        draw_bars(axes, wards, series)
+        axes.set(ylabel="visits")
+        axes.legend(frameon=False, title=title)
+
+
 def draw_wards(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Chapter 1: exact counts beside those of two prices."""
     exact = ward_counts(connection)
@@ -137,10 +145,7 @@ def draw_wards(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         of_rows("private, epsilon = 0.2", PRIVATE, good, "visits"),
         of_rows("private, epsilon = 0.02", WEAK, weak, "visits"),
     ]
-    with drawing(path) as (axes,):
-        draw_bars(axes, list(exact), series)
-        axes.set(ylabel="visits")
-        axes.legend(frameon=False, title="bars: 95 % intervals")
+    draw_by_ward(path, list(exact), series, "bars: 95 % intervals")
 
 
 def draw_max_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -155,10 +160,7 @@ def draw_max_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         of_rows("private, up to 40 visits of a patient", PRIVATE, whole, "visits"),
         of_rows("private, up to 5 visits of a patient", CUT, cut, "visits"),
     ]
-    with drawing(path) as (axes,):
-        draw_bars(axes, list(exact), series)
-        axes.set(ylabel="visits")
-        axes.legend(frameon=False, title="epsilon = 0.2, bars: 95 % intervals")
+    draw_by_ward(path, list(exact), series, "epsilon = 0.2, bars: 95 % intervals")
 
 
 def draw_bounds(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
