@@ -19,7 +19,7 @@ from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.norms import NORMS
-from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms
+from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms, part_of
 from dpduck.mechanisms.norms.search import found_level
 from dpduck.planning.plan import noisy_queries
 from dpduck.trusted.ask import Ask, Table, price
@@ -147,6 +147,21 @@ def test_a_cube_lets_fewer_units_above_its_norm(trips: Clinic) -> None:
         for keys in ("month, town", "CUBE (month, town)")
     )
     assert cube.most / plain.most == pytest.approx((12 / 48 * 4 / 48 * 1 / 48) ** (1 / 8))
+
+
+def test_half_as_many_units_are_above_a_norm_without_a_total(trips: Clinic) -> None:
+    """A total brings back what large cells lose."""
+    text = CLAUSE.format(1, "{}") + "month, count(*) FROM trips GROUP BY month"
+    found = []
+    for more in ("", ", total = TRUE"):
+        question, _ = loaded(trips.con).question_of(text.format(more), OWNER)
+        assert isinstance(question, Request)
+        proposal = NORMS.plan(question)
+        (search,) = proposal.searches
+        found.append(
+            search.most * sqrt(2 * float(search.price / SEARCH * part_of(proposal.shape.uses, 0, question.question)))
+        )
+    assert found == pytest.approx([0.8 * GROUPS / 2, 0.8 * GROUPS])
 
 
 def test_the_norm_of_the_answers_is_the_one_that_was_found(trips: Clinic) -> None:
