@@ -1,10 +1,10 @@
-"""Prints what an attacker may learn about one person, the tables of docs/odds.md: `python -m benchmarks.odds`.
+"""Prints the tables of an attacker's odds, those of docs/odds.md: `python -m benchmarks.odds`.
 
 All figures are exact bounds on a test between two tables, one with a person's rows and one without. `without` is the
 chance that the attacker points at the person where the rows are absent. A bound returns the largest chance that the
 attacker points at the person where the rows are there.
 
-* Pure epsilon, and epsilon with delta: Wasserman and Zhou 2010, Theorem 2.4; Dong, Roth and Su 2022, Proposition 3.
+* Pure epsilon, and epsilon with delta: Wasserman and Zhou 2010, Theorem 2.4, and Dong, Roth and Su 2022, Proposition 3.
 * Gaussian noise: Dong, Roth and Su 2022, Definition 6, with mu = sqrt(2 rho).
 * Rho with any noise: every event keeps its Rényi divergence of order a below a rho, in both directions (Bun and
   Steinke 2016, Definition 1.1). An event is itself a mechanism with one bit, so that each bound is reached.
@@ -84,7 +84,7 @@ def bound_epsilon(epsilon: float, delta: float = 0.0) -> Test:
 
 
 def bound_gaussian(rho: float) -> Test:
-    """The bound of Gaussian noise whose price is rho.
+    """The bound of Gaussian noise at the price rho.
 
     >>> round(bound_gaussian(0.5)(0.5), 4)
     0.8413
@@ -131,7 +131,7 @@ def best_guess(test: Test) -> float:
 
 
 def _gain(test: Test, logit: float) -> float:
-    """What an attacker gains over blind guessing. logit: of the chance to point at an absent person."""
+    """The gain of an attacker over blind guessing. logit: of the chance to point at an absent person."""
     without = 1 / (1 + exp(-logit))
     return test(without) - without
 

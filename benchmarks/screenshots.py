@@ -65,7 +65,7 @@ def command(*words: str) -> list[str]:
 
 
 def taken(browser: Browser, address: str, token: str, page_file: Path, to: Path) -> list[str]:
-    """Takes every page in every size, light and dark; returns the names of the pictures."""
+    """Takes every page in every size, light and dark, and returns the names of the pictures."""
     names = []
     for number, ((size, (width, height)), scheme) in enumerate(product(SIZES.items(), SCHEMES), start=2):
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)

@@ -75,7 +75,7 @@ class Series:
 
     @property
     def errors(self) -> Any:
-        """How far error bars reach below and above; None where there are none."""
+        """How far error bars reach below and above. None: there are none."""
         if not self.low:
             return None
         values = np.array(self.values)
@@ -90,7 +90,7 @@ def of_rows(label: str, colour: str, rows: Sequence[Row], answer: str) -> Series
 
 @contextmanager
 def drawing(path: Path, panels: int = 1, below: float = 0.0) -> Iterator[Any]:
-    """Lends the panels of a picture and writes it; the same drawing gives the same file.
+    """Lends the panels of a picture and writes it. The same drawing gives the same file.
 
     below: the part of the height that is kept for what stands below the panels.
     """
@@ -197,7 +197,7 @@ def draw_repetition(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def draw_cube(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Chapter 5: the cells of the cube, by sex and ward; the small ones have a scale of their own."""
+    """Chapter 5: the cells of the cube, by sex and ward. The small cells have a scale of their own."""
     (rows,) = with_columns(boxes(page("cubes")), "ward", "sex", "visits", "visits_stderr", "grouping_level")
     counted = "SELECT coalesce(ward, 'NULL'), coalesce(sex, 'NULL'), count(*) FROM visits GROUP BY ALL"
     exact = {(ward, sex): float(count) for ward, sex, count in connection.execute(counted).fetchall()}
@@ -224,7 +224,7 @@ def _exact_cells(cells: Sequence[Row], exact: dict[tuple[str, str], float]) -> S
 
 
 def _cells(rows: Sequence[Row]) -> Series:
-    """Bars of what a view holds, with two standard errors to each side."""
+    """Bars of the rows of a view, with two standard errors to each side."""
     values, errors = ([number(row[name]) for row in rows] for name in ("visits", "visits_stderr"))
     low, high = ([value + sign * 2 * e for value, e in zip(values, errors, strict=True)] for sign in (-1, 1))
     return Series("private, with two standard errors each way", PRIVATE, values, low, high)

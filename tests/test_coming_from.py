@@ -1,4 +1,4 @@
-"""The page for who comes from another system: our side of every statement runs, and BigQuery's needs what it says."""
+"""The page for who comes from another system: our side of every statement runs, and BigQuery's as it says."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_theirs_stand_beside_ours() -> None:
 
 
 def test_bigquerys_text_needs_what_the_page_says(con: duckdb.DuckDBPyConnection) -> None:
-    """Five statements run as BigQuery has them; each of the other five is refused before anything is charged."""
+    """Five statements run as BigQuery has them. Each of the other five is refused before anything is charged."""
     unchanged, changed = BLOCK.findall(SECTIONS["BigQuery"])
     assert "--" not in unchanged and len(unchanged.split(";\n")) == 5
     charged = con.execute("SELECT spent FROM dp_budget()").fetchall()

@@ -89,7 +89,7 @@ def test_what_was_suggested_is_a_policy(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_texts_are_converted_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SELECT of docs/start.md makes dates and numbers of texts, and NULL of what is no number."""
+    """The SELECT of docs/start.md makes dates and numbers of texts, and NULL of texts that are no number."""
     monkeypatch.chdir(tmp_path)
     (select,) = re.findall(r"`(SELECT \* REPLACE .*?)`", START)
     rows = "VALUES ('31.12.2025', '17.5'), ('01.01.2026', 'N')"

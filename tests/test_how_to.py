@@ -1,4 +1,4 @@
-"""The how-to pages: each is one screen of short sentences, and what it tells to type does what it says."""
+"""The how-to pages: each is one screen of short sentences, and its commands do what it says."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_difference(page: Typed) -> None:
 
 
 def check_year_on_year(page: Typed) -> None:
-    """Differences and the ratio are the exact ones but for noise (far: FAR; ten times the interval is farther)."""
+    """Differences and the ratio are the exact ones but for noise (far: FAR, and ten times the interval is farther)."""
     exact = page.rows("""SELECT ward, count(*) FILTER (year(day) = 2025), count(*) FILTER (year(day) = 2024)
                          FROM visits GROUP BY ward ORDER BY ward""")
     for (ward, this, last), (shown, more, stderr) in zip(exact, page.answer("AS more"), strict=True):
@@ -110,7 +110,7 @@ def check_budget_ran_out(page: Typed) -> None:
 
 
 def check_forgot_a_column(page: Typed) -> None:
-    """Three charges of 0.5; the free answer is right (far: FAR), and the column has a domain."""
+    """Three charges of 0.5. The free answer is right (far: FAR), and the column has a domain."""
     assert page.rows("SELECT spent FROM dp_budget()") == [(1.5,)]
     exact = page.rows("SELECT sex, count(*) FROM visits WHERE ward <> 'west' GROUP BY sex ORDER BY sex")
     for (sex, count), (shown, n, stderr, *_) in zip(exact, sorted(page.answer("dp_known")), strict=True):
@@ -120,7 +120,7 @@ def check_forgot_a_column(page: Typed) -> None:
 
 
 def check_policy_register(page: Typed) -> None:
-    """The parts of rows that the page tells are dp_check's; towns have 10,500 rows each (far: FAR)."""
+    """The parts of rows that the page tells are dp_check's. Towns have 10,500 rows each (far: FAR)."""
     percent = {finding: value for finding, _, value in page.answer("WHERE percent > 0;")}
     for told, finding in (("4.8 %", "rows dropped by MAX ROWS 1"), ("11.1 %", "rows outside the domain of born"),
                           ("2 %", "rows with NULL in status"), ("12.9", "rows outside some domain")):  # fmt: skip
@@ -130,7 +130,7 @@ def check_policy_register(page: Typed) -> None:
 
 
 def check_policy_web_logs(page: Typed) -> None:
-    """The findings that the page tells; each day of the week is charged, and LIFETIME seven times."""
+    """The findings that the page tells. Each day of the week is charged, and LIFETIME seven times."""
     found = {finding: (value, percent) for finding, value, percent in page.answer("'99 %'")}
     assert found["99 % of units have at most this many rows"] == (4.0, None)
     assert f"{found['rows dropped by MAX ROWS 4'][1]:.1f}" == "9.9"
@@ -145,7 +145,7 @@ def check_policy_web_logs(page: Typed) -> None:
 
 
 def check_policy_shop(page: Typed) -> None:
-    """What each MAX ROWS drops is what the page tells; revenues are right (far: FAR) to a few per cent."""
+    """What each MAX ROWS drops is as the page tells. Revenues are right (far: FAR) to a few per cent."""
     assert [round(percent, 1) for _, percent in page.answer("MAX ROWS 3';")] == [77.8]
     assert page.answer("MAX ROWS 30';") == [(0.0, 0.0)]
     exact = {(region, item): total for region, item, total in page.rows("""
@@ -202,7 +202,7 @@ def page_in_sqlalchemy(file: Path, parameters: dict[str, Any]) -> int:
 
 
 def check_dbt(page: Typed) -> None:
-    """The files of the page make a table of three wards: by dbt where it is installed, else by what it would run."""
+    """The files of the page make a table of three wards: by dbt where it is installed, else by its SQL."""
     if installed("dbt"):
         assert "PASS=1" in page.said[-1]
     else:
@@ -236,7 +236,7 @@ def test_every_page_is_typed() -> None:
 @pytest.mark.filterwarnings("ignore")  # other projects warn as they like
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_page_does_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block runs as it stands, in a fresh folder; statements give what the page says, or are refused so."""
+    """Every block runs as it stands, in a fresh folder. Statements give what the page says, or are refused so."""
     monkeypatch.chdir(tmp_path)
     page = Typed(tmp_path)
     type_page(PAGES[name], page, CLONE)
@@ -262,14 +262,14 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Typed,
 
 
 def psql(reader: str, query: str) -> list[list[str]]:
-    """Asks as the reader does; psql is there, since the page of PostgreSQL was typed with it."""
+    """Asks as the reader does. psql is there, since the page of PostgreSQL was typed with it."""
     said = subprocess.run(["psql", reader, "-AtF", "\t", "-c", query], capture_output=True, text=True, check=True)
     return [line.split("\t") for line in said.stdout.splitlines()]
 
 
 @pytest.mark.slow
 def test_the_publication_is_as_the_page_says(warehouse: tuple[Typed, str]) -> None:
-    """The last command shows three wards; the reader sees what was published, may not write, and no more is there."""
+    """The last command shows three wards. The reader sees the published table, may not write, and no more is there."""
     typed, reader = warehouse
     assert len(re.findall(r"^ *(?:cardiology|emergency|oncology) *\|", typed.said[-1], re.MULTILINE)) == 3
     found = psql(reader, "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema "

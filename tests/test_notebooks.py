@@ -112,7 +112,7 @@ def test_the_first_picture_is_the_readmes() -> None:
 
 
 def test_one_notebook_starts_from_a_file() -> None:
-    """The last one reads a Parquet file whose name stands in its first cell of code, and publishes a file."""
+    """The last one reads a Parquet file. Its name stands in the first cell of code, and publishes a file."""
     code = [text for kind, text, _ in cells(NOTEBOOKS[-1]) if kind == "code"]
     assert re.search(r"^FILE = Path\(", code[0], re.MULTILINE) and "FROM '{FILE}'" in code[0]
     assert "publish(" in code[-1]

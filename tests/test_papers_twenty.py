@@ -70,7 +70,7 @@ def missing(item: str, *figures: str) -> list[str]:
 
 
 def test_the_twenty_are_those_that_were_drawn() -> None:
-    """The draw by the stated seed, in its order; every line says where, what was typed and what came out beside it."""
+    """The draw by the stated seed, in its order. Every line says the place, the statement and the figures."""
     drawn = [ITEMS[place].name for place in random.Random(SEED).sample(range(len(ITEMS)), 20)]  # noqa: S311
     assert f"random.Random({SEED}).sample(range(136), 20)" in PAGE
     assert list(ROWS) == drawn
@@ -148,27 +148,27 @@ def test_gaussian_noise(page: duckdb.DuckDBPyConnection) -> None:
 
 
 def half_of(columns: int, order: int) -> list[tuple[int, ...]]:
-    """Returns Q_k*: all marginals of k columns, and the first half by masks of those of one more."""
+    """Returns Q_k*: all marginals of k columns, and the first half by masks of all marginals of k + 1."""
     above = sorted(combinations(range(columns), order + 1), key=lambda way: sum(1 << place for place in way))
     return [*combinations(range(columns), order), *above[: len(above) // 2]]
 
 
 def grouped(table: str, ways: list[tuple[int, ...]], columns: int) -> str:
-    """Returns what is asked, in grouping sets of columns x1, x2, .."""
+    """Returns a SELECT without its options, in grouping sets of columns x1, x2, .."""
     sets = ", ".join("(" + ", ".join(f"x{place + 1}" for place in way) + ")" for way in ways)
     names = ", ".join(f"x{place + 1}" for place in range(columns))
     return f"{names}, count(*) FROM {table} GROUP BY GROUPING SETS ({sets})"
 
 
 def sized(con: duckdb.DuckDBPyConnection, table: str, sizes: tuple[int, ...]) -> None:
-    """Makes a table whose columns have so many values: a plan needs no rows."""
+    """Makes a table with columns of so many values: a plan needs no rows."""
     con.execute(f"CREATE TABLE {table} ({', '.join(f'x{place} INTEGER' for place in range(1, len(sizes) + 1))})")
     domains = ", ".join(f"DOMAIN x{place} RANGE 0 TO {size} STEP 1" for place, size in enumerate(sizes, 1))
     con.execute(f"FROM dp($$ CREATE PRIVACY POLICY ON {table} (PRIVACY UNIT ROW, BUDGET (epsilon = 1), {domains}) $$)")
 
 
 def test_clusters_and_workloads(page: duckdb.DuckDBPyConnection) -> None:
-    """D12 and D38: on Q* of Adult, C is no dearer than a plain greedy search, and C+ is less; the largest workload."""
+    """D12 and D38: on Q* of Adult C is no dearer than a plain greedy search. C+ is less, on the largest workload."""
     sized(page, "adult", ADULT)
     sized(page, "nltcs", (2,) * 16)
     for order in (1, 2):
@@ -258,7 +258,7 @@ def theorem_of_sessions(rows: int, sparsity: int, queries: int) -> float:
 
 
 def test_the_reduction(page: duckdb.DuckDBPyConnection) -> None:
-    """Q07: what a session states, beside the paper's constant."""
+    """Q07: the error that a session states, beside the paper's constant."""
     session = "OPTIONS (epsilon = 1, delta = 1e-6, sparsity = 20, queries = 1000) ON people (home, work)"
     stated = value(
         page,
@@ -277,7 +277,7 @@ def nodes(con: duckdb.DuckDBPyConnection, options: str) -> set[tuple[int, int]]:
 
 
 def test_the_check_before_a_sample() -> None:
-    """S22: a path of 17 nodes has rows, 131,054 have none. The check leaves few of them, and a sample has its size.
+    """S22: a path of 17 nodes has rows, 131,054 have none. The check leaves few empty nodes, and a sample has its size.
 
     A node without rows passes with p = 2 a^20 / (1 + a), a = exp(-1/17). Without the check 41,618 are expected, with a
     deviation of 169: false alarm below 1e-14. With it 29 are expected, and the chance of a number falls by 0.87 a node,

@@ -1,4 +1,4 @@
-"""The tutorial does what its pages say: all of it is typed in order, and each chapter by itself.
+"""The tutorial does what its pages say: every block is typed in order, and each chapter by itself.
 
 Private answers are held to ten times the reach of their bars. Laplace noise leaves its 95 % bar, of ln 20 scales, with
 probability 0.05, and t = 10 ln 20 scales with e^-t, below 1e-13. Of sums of two draws, as averages have, that is at
@@ -34,7 +34,7 @@ EXACT_VISITS = "SELECT ward, count(*) FROM visits GROUP BY ward"
 
 @dataclass(frozen=True)
 class Written:
-    """What typing the chapters in order gave, by chapter, and the folder with the files that came of it."""
+    """What typing the chapters in order gave, by chapter, and the folder with its files."""
 
     typed: dict[str, list[Typed]]
     folder: Path
@@ -49,12 +49,12 @@ class Written:
             return connection.execute(sql).fetchall()
 
     def exact(self, sql: str) -> dict[str, float]:
-        """An exact answer of a key and a number; the key is named as a box names it."""
+        """An exact answer of a key and a number. The key is named as a box names it."""
         return {str("NULL" if key is None else key): float(value) for key, value in self.rows(sql)}
 
 
 def says(chapter: str, *claims: str) -> bool:
-    """Tells whether a chapter has these words; the assertion beside it shows that they are right."""
+    """Tells whether a chapter has these words. The assertion beside it shows that they are right."""
     flat = " ".join(page(chapter).split())
     return all(claim in flat for claim in claims)
 
@@ -82,7 +82,7 @@ def holds(row: Row, answer: str, exact: float, times: float = 1) -> bool:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_is_short_and_plain(chapter: str) -> None:
-    """600 to 1,000 words, no sentence of more than 25 words, no line of more than 120, or 80 in code; a picture."""
+    """600 to 1,000 words, no sentence of more than 25 words, no line of more than 120, or 80 in code, and a picture."""
     text = page(chapter)
     assert 600 <= words_of(text) <= 1000
     assert long_sentences(text) == [] and long_lines(text) == []
@@ -91,7 +91,7 @@ def test_a_chapter_is_short_and_plain(chapter: str) -> None:
 
 
 def test_terms_are_in_the_glossary() -> None:
-    """Each link to the glossary is a term of it, linked once, where the tutorial first has it."""
+    """Each link to the glossary is one of its terms, linked once, where the tutorial first has it."""
     glossary = (DOCS / "glossary.md").read_text(encoding="utf-8").lower()
     linked = [name for chapter in CHAPTERS for name in re.findall(r"\[([^\]]+)\]\(\.\./glossary\.md\)", page(chapter))]
     assert len(linked) > 12 and len(set(linked)) == len(linked)
@@ -100,7 +100,7 @@ def test_terms_are_in_the_glossary() -> None:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_block_gives_what_the_page_shows(written: Written, chapter: str) -> None:
-    """Words, labels, prices and exact figures are those of the page; noisy numbers may be any."""
+    """Words, labels, prices and exact figures are those of the page. Noisy numbers may be any."""
     assert [one.output for one in written.typed[chapter] if one.shown and not one.as_shown] == []
     assert sum(bool(one.shown) for one in written.typed[chapter]) >= 4
 
@@ -108,7 +108,7 @@ def test_every_block_gives_what_the_page_shows(written: Written, chapter: str) -
 @pytest.mark.slow
 @pytest.mark.parametrize("chapter", CHAPTERS[1:])
 def test_a_chapter_can_be_begun_with(chapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the files that it names, in an empty folder, after the commands at its top; less is spent then."""
+    """With the files that it names, in an empty folder, after the commands at its top. Less is spent then."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     for earlier in CHAPTERS[: max(1, min(2, CHAPTERS.index(chapter)))]:
@@ -181,7 +181,7 @@ def test_a_short_bar_may_stand_around_a_wrong_number(written: Written) -> None:
 
 
 def test_a_bound_is_a_bias_that_no_bar_shows(written: Written) -> None:
-    """Chapter 3: averages are near those within their bounds; the exact column of the table is what the rows say."""
+    """Chapter 3: averages are near those within their bounds. The exact column of the table is what the rows say."""
     (bounds,) = with_columns(tables(page("sums_and_averages")), "upper bound", "exact within it", "private", *BAR)
     within = "SELECT bound, round(avg(least(cost, bound)), 1) FROM visits, (VALUES {0}) AS bounds(bound) WHERE cost > 0"
     listed = ", ".join(f"({row['upper bound']})" for row in bounds)
@@ -200,7 +200,7 @@ def test_a_bound_is_a_bias_that_no_bar_shows(written: Written) -> None:
 
 
 def test_asking_again_is_free_and_new_noise_is_not(written: Written) -> None:
-    """Chapter 4: the same answer, and no charge; five answers with noise of their own have five entries.
+    """Chapter 4: the same answer, and no charge. Five answers with noise of their own have five entries.
 
     That five draws of a discrete Laplace law of scale 2,000 are one number has a probability below 1e-14.
     """

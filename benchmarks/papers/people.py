@@ -306,7 +306,7 @@ def measured(table: Table, kind: str, keys: str, aggregate: str, epsilon: float)
 
 
 def best(table: Table, keys: str, aggregate: str, ways: Iterable[str], epsilon: float) -> Errors:
-    """Returns the errors of the options that err least, of those that are not refused."""
+    """Returns the errors of the options that err least. Options that are refused are left out."""
     found = Errors(inf, 0.0, 0.0, 0.0)
     for way in ways:
         with suppress(duckdb.InvalidInputException):  # noise of the largest bounds cannot be drawn at small prices

@@ -42,9 +42,9 @@ class StoredRelease:
     """A released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
     laws: for each aggregate and grouping set, how its noise is distributed. epsilon: None for a Gaussian release.
-    scope, notes: of a view that is being made, what its comment says beside the price, and those of its columns.
+    scope, notes: of a view that is being made, its comment beside the price, and those of its columns.
     caption: of a view that is being made, its title and its description, each on a line of its own.
-    source: of a view, the release whose measurements it shows; of an answer with reuse, the one that it paid for.
+    source: of a view, the release that it shows. Of an answer with reuse, the release that it paid for.
     """
 
     name: str

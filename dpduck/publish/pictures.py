@@ -326,7 +326,7 @@ class Picture:
         return self.tiles(first, second, cells)
 
     def parts(self, axes: Sequence[Axis], cells: Rows) -> list[Drawn]:
-        """Draws three keys: a picture of two of them for each value of the third, which has the fewest."""
+        """Draws three keys: two keys in a picture for each value of the third, which has the fewest."""
         apart = min(axes, key=lambda axis: (axis.ordered, len(axis.labels)))
         first, second = (axis for axis in axes if axis is not apart)
         if len(apart.labels) > MOST_PARTS:
@@ -383,7 +383,7 @@ class Picture:
         return [drawn._with_errors(points, marks, errors, _by(axis, series), {})]
 
     def tiles(self, first: Axis, second: Axis, cells: Rows) -> list[Drawn]:
-        """Draws tiles with shades that are no finer than the noise; none where nobody knows the noise."""
+        """Draws tiles with shades that are no finer than the noise, and none where nobody knows the noise."""
         values = [(row, value) for row in cells if (value := _number(row[self.name])) is not None]
         errors = [_number(row[self.stderr]) if self.stderr else None for row, _ in values]
         known = [error for error in errors if error is not None]

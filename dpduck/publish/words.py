@@ -1,4 +1,4 @@
-"""Words for readers of private numbers: how to read them, what they cost, and what a budget promises to one person.
+"""Words for readers of private numbers: how to read them, their cost, and the promise of a budget to one person.
 
 The report and the page for browsers use the same words. Nothing here reads anything private.
 """
@@ -127,7 +127,7 @@ def spent_sentences(cost: Cost) -> list[str]:
 
 
 def promise_sentences(cost: Cost) -> list[str]:
-    """Returns in plain words what a whole budget promises to one unit."""
+    """Returns the promise of a whole budget to one unit, in plain words."""
     return [
         f"Suppose somebody guesses whether {cost.unit} is in {cost.table}.",
         f"A blind guess is right {BLIND} of 100 times.",

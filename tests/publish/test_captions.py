@@ -37,7 +37,7 @@ def comments(clinic: Clinic) -> tuple[str, dict[str, str]]:
 
 
 def test_words_travel_with_the_view(clinic: Clinic) -> None:
-    """Title and description follow the guarantee, each on a line; a unit stands in the comment on its answer."""
+    """Title and description follow the guarantee, each on a line. A unit stands in the comment on its answer."""
     view(clinic, ", title = 'Visits by sex', description = 'Of 2024.', answer_units = ('visits', 'years')")
     table, columns = comments(clinic)
     caption = caption_of(table)
@@ -49,7 +49,7 @@ def test_words_travel_with_the_view(clinic: Clinic) -> None:
 
 
 def test_other_words_are_free(clinic: Clinic) -> None:
-    """The same rows under another title, without a charge; a view without words has the comment that it had."""
+    """The same rows under another title, without a charge. A view without words has the comment that it had."""
     view(clinic, "")
     before, charges = clinic.rows("FROM private.by_sex ORDER BY sex"), clinic.charges()
     bare, _ = comments(clinic)

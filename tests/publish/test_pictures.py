@@ -387,7 +387,7 @@ def test_shades_are_steps_of_four_standard_errors() -> None:
 
 
 def test_totals_and_null_have_names_in_tables(clinic: Path, page: str) -> None:
-    """A cube says which NULL is a total; a view of an earlier version says that it may be either."""
+    """A cube says which NULL is a total. A view of an earlier version says that it may be either."""
     cells = re.findall(r"<tr>(.*?)</tr>", view_of(clinic, page, "cube_with_null").page)[1:]
     rows = [tuple(re.findall(r"<td[^>]*>(.*?)</td>", cell)) for cell in cells]
     keys = {row[:2]: row[-1] for row in rows}

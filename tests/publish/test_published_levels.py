@@ -26,7 +26,7 @@ REUSED = (
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a view of every kind of grouping, and one that is combined with what is known."""
+    """A store with a view of every kind of grouping, and one that is combined with known answers."""
     folder = tmp_path_factory.mktemp("levels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
@@ -65,7 +65,7 @@ def test_every_published_cube_names_its_levels(store: Path, tmp_path: Path, name
 
 
 def test_margins_of_a_published_file_are_without_totals(store: Path, tmp_path: Path) -> None:
-    """dp_margin reads the level in the published file as well; the title travels in the comment."""
+    """dp_margin reads the level in the published file as well. The title travels in the comment."""
     publish(store, tmp_path / "public.duckdb")
     with duckdb.connect(str(tmp_path / "public.duckdb"), read_only=True) as connection:
         rows = connection.execute("SELECT sex FROM dp_margin('cube', ['sex'], ['ward']) ORDER BY sex").fetchall()

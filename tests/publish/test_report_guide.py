@@ -1,4 +1,4 @@
-"""docs/report.md goes as it says: its commands, its statement, and what it says of words and pictures."""
+"""docs/report.md goes as it says: its commands, its statement, and its claims about words and pictures."""
 
 from __future__ import annotations
 

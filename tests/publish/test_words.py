@@ -40,7 +40,7 @@ def test_guesses_at_a_rho_are_no_fewer_than_gaussian_noise_allows(rho: float) ->
 
 
 def test_extremes_are_told() -> None:
-    """Nothing spent is a blind guess; a huge budget promises nothing, and says so."""
+    """Nothing spent is a blind guess. A huge budget promises nothing, and says so."""
     assert guesses({"epsilon": 0.0}) == guesses({"rho": 0.0}) == 50
     assert guesses({"epsilon": 5_000.0}) == 100 and at_most(100) == "up to 100 of 100 times"
     assert at_most(guesses({"epsilon": 0.4})) == "at most 60 of 100 times"
@@ -57,13 +57,13 @@ def test_a_cost_is_told_in_plain_words() -> None:
 
 
 def test_a_share_does_not_hide_the_budget() -> None:
-    """The promise to one person is that of the whole budget, whatever the reader's own share of it is."""
+    """The promise to one person is that of the whole budget, whatever the reader's own share is."""
     (cost,) = costs([BUDGET | {"budget": 0.5, "share": 0.5}], POLICIES)
     assert cost.whole == {"epsilon": 1.0} and "at most 74 of 100 times" in promise_sentences(cost)[-1]
 
 
 def test_measures_of_one_table_are_one_cost() -> None:
-    """A rho and a delta of one table count together; budgets by periods and rows without a budget do not."""
+    """A rho and a delta of one table count together. Budgets by periods and rows without a budget do not."""
     rows = [
         BUDGET | {"measure": "rho", "budget": 0.5, "spent": 0.1}, BUDGET | {"measure": "delta", "budget": 0.2},
         BUDGET | {"period": "2024"}, BUDGET | {"table_name": "other", "budget": None},

@@ -31,7 +31,7 @@ _ERROR = re.compile(r"^(?:Invalid Input|Catalog|Binder|Parser) Error: ")
 
 @dataclass
 class Typed:
-    """What a page left behind: its names in Python, what commands said, and what statements answered."""
+    """The state after a page: its names in Python, what commands said, and what statements answered."""
 
     folder: Path
     names: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Typed:
 
 
 def installed(name: str) -> bool:
-    """Whether a package can be imported; one of a parent that is missing cannot."""
+    """Tells whether a package can be imported. A package of a missing parent cannot."""
     try:
         return find_spec(name) is not None
     except ImportError:
@@ -65,7 +65,7 @@ def installed(name: str) -> bool:
 def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
     """Types every block that its packages are installed for; a block whose first line names a file becomes that file.
 
-    instead: what a reader has in place of an example's.
+    instead: a reader's own words in place of an example's.
     """
     for kind, needs, written in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not all(map(installed, filter(None, needs.split(",")))):

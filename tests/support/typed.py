@@ -1,4 +1,4 @@
-"""Types what a page of the docs tells its reader to type, and compares what comes back with what the page shows.
+"""Types the commands of a page of the docs, and compares their output with the page.
 
 A block of `sh` is typed, command by command. A block of `text` after it is its output as somebody saw it. A block under
 a line that ends in "Save this as `name`:" becomes a file.
@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed, what came back, and what the page shows of it: empty where it shows nothing."""
+    """Commands, their output, and the output on the page, which is empty where the page shows none."""
 
     commands: tuple[tuple[str, ...], ...]
     output: str
@@ -53,14 +53,14 @@ class Typed:
 
     @property
     def as_shown(self) -> bool:
-        """Tells whether the page shows the output, where noise may be any number; a line of `..` stands for others."""
+        """Tells whether the page shows the output, where noise may be any number. A line of `..` stands for others."""
         drawn = not all(words[:3] in NOISELESS for words in self.commands)
         parts = (re.escape(_plain(part, drawn)) for part in _CUT.split(self.shown))
         return re.fullmatch(".*".join(parts), _plain(self.output, drawn)) is not None
 
 
 def _plain(text: str, drawn: bool) -> str:
-    """One line of words and numbers; numbers that may be noise become a sign.
+    """One line of words and numbers. Numbers that may be noise become a sign.
 
     Lines, types and sizes of a box are left out, as each version of DuckDB may draw them in its own way.
     """
@@ -74,7 +74,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Yields the commands of a block of `sh`, as lists of words; a quoted word may have several lines."""
+    """Yields the commands of a block of `sh`, as lists of words. A quoted word may have several lines."""
 
     def repeated(loop: re.Match[str]) -> str:
         return "".join(loop[3].replace(f"${loop[1]}", value) for value in loop[2].split())

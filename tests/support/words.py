@@ -1,4 +1,4 @@
-"""Counts what a page of the docs asks of its reader: words, long sentences and long lines."""
+"""Counts the words, long sentences and long lines of a page of the docs."""
 
 from __future__ import annotations
 

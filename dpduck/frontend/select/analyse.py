@@ -84,7 +84,7 @@ class Analysis:
     cells: the columns of a view with one row for each cell, empty otherwise. Each has its name and the released name.
     ahead: how many times its price a target with reuse may pay.
     described: the columns of a view that are no answers.
-    caption: what a view says to its readers.
+    caption: words for the readers of a view.
     """
 
     request: Request

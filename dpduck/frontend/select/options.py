@@ -106,7 +106,7 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class Caption:
-    """What a private view says to its readers. units: of its answers, in their order."""
+    """Words for the readers of a private view. units: of its answers, in their order."""
 
     title: str = ""
     description: str = ""

@@ -187,7 +187,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Use:
-    """What an aggregate takes from a measure: weights of its tables where the answer is their sum, else none.
+    """The part of an aggregate in a measure: weights of its tables where the answer is their sum, else none.
 
     also: the part from another measure. Of an average this is the sum beside the count, of a variance the sum with the
         squares beside it.

@@ -164,8 +164,9 @@ def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
 
 
 def _of_several(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
-    """Returns a sum, an average or a variance: from the count of values, the sum of their distances from a centre and,
-    of a variance, the squares of these.
+    """Returns a sum, an average or a variance, from a count of values and sums of their distances from a centre.
+
+    A variance has the sums of squared distances, too.
     """
     by_set = list(_by_set(found, use, every))
     if use.weights and use.also is not None:
@@ -195,7 +196,7 @@ def _by_set(
 def of_centre(
     found: CubePlan, one: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
 ) -> Curved:
-    """Returns averages or variances. tables: noisy counts, sums about a centre and squares of these, in integers.
+    """Returns averages or variances. tables: noisy counts, sums about a centre and sums of squares, in integers.
 
     variances: of their noise.
     """
@@ -355,7 +356,7 @@ def _laws(plan: AnyPlan, weights: Sequence[Fraction], more: float = 0.0) -> tupl
 
 
 def covariances_text(found: CubePlan) -> str | None:
-    """Writes the covariances of released cells; None where no formula holds, or where they would be very long.
+    """Writes the covariances of released cells. None: where no formula holds, or where they would be very long.
 
     Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
     have those of one of their tables, times the variance of a count over that of a cell (combine). So has one count of

@@ -1,8 +1,8 @@
 """The measures of a statement with max_norm_contributed: each is of units that are weighed down to a norm.
 
 A count has a norm in rows. A sum has one in the units of its column, or in rows at its bound. An average is a count of
-values and the sum of their distances from a centre. A variance has the squares of these distances, too. Each has a
-norm, and a unit has one weight for all of them: the same rows are missing in each. Sums, counts and averages of the
+values and the sum of their distances from a centre. A variance has the squares of the distances, too. Each has a
+norm, and a unit has one weight for all: the same rows are missing in each. Sums, counts and averages of the
 same column come from these measures.
 
 Answers are in parts of 1/FULL. Shares of the price go by `aggregate_weights` alone.

@@ -213,7 +213,7 @@ class Desk:
         return [] if found is None else found.dicts()
 
     def table(self, sql: str, most_bytes: int) -> pa.Table:
-        """Returns all rows of a SELECT over private views; refuses more bytes than these."""
+        """Returns all rows of a SELECT over private views, and refuses more bytes than `most_bytes`."""
         admitted = self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
         with self._service.public.cursor() as cursor:
             try:
@@ -232,7 +232,7 @@ class Desk:
         return found
 
     def may_ask(self, tables: Sequence[str]) -> set[str]:
-        """Returns the last names of those tables that this principal may ask about."""
+        """Returns the last names of the tables that this principal may ask about."""
         found = set()
         for table in tables:
             with suppress(PermissionRefusal):
@@ -242,7 +242,7 @@ class Desk:
 
 
 def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Lists what a statement may name, each with what it is. columns: rows of dp_columns."""
+    """Lists the names that a statement may have, each with its kind. columns: rows of dp_columns."""
     listed = {str(row["table_name"]): "a table" for row in columns}
     for row in columns:
         name, table = str(row["column_name"]), row["table_name"]

@@ -25,7 +25,7 @@ Written = Callable[[str], str]
 
 
 class History:
-    """The latest statements of each principal; safe to use from many threads."""
+    """The latest statements of each principal. Many threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ def _statements(found: Sequence[tuple[str, str]], form_token: str) -> Made:
 
 
 def _brief(text: str) -> str:
-    """Returns a statement in one line, without the words that all of them have.
+    """Returns a statement in one line, without the words that every statement has.
 
     >>> _brief("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1)\\n  count(*) AS n FROM visits")
     'epsilon = 0.1: count(*) AS n FROM visits'
@@ -84,7 +84,7 @@ def _brief(text: str) -> str:
 
 
 def _examples(columns: Sequence[Mapping[str, Any]], views: Sequence[str], written: Written) -> list[tuple[str, str]]:
-    """Returns examples, each with what it does and the statement."""
+    """Returns examples, each with its purpose and its statement."""
     first: dict[str, str] = {}
     for row in columns:
         if row["domain"] is not None and row["cells"] is not None and row["cells"] <= _FEW_CELLS:

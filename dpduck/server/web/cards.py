@@ -1,7 +1,7 @@
 """Cards of private views: the title, a sentence, a small picture, and the day of the numbers.
 
-Pictures on cards are the first of those on the page of the view, without axes. They are for the eye alone: the words
-beside them say the same.
+A card has the first picture of the page of its view, without axes. It is for the eye alone: the words beside it
+say the same.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _day(mark: str, reader: str) -> str:
 
 
 def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
-    """Returns the cards of views; the first of them have pictures."""
+    """Returns the cards of views. The first cards have pictures."""
     until = time.monotonic() + OF_A_PAGE
     found = []
     for place, view in enumerate(views):

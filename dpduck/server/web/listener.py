@@ -239,7 +239,7 @@ class WebListener:
     ) -> None:
         """origin: under which browsers see the page, where a proxy that speaks TLS is before it.
 
-        title: what the page is about and whose it is, for whoever may log in.
+        title: the subject of the page and its owner, for readers who may log in.
         """
         host, port = page_address(address, tls, origin)
         pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}", title)

@@ -124,7 +124,7 @@ def pictures(answer: Answer, shape: Shape, artist: Artist, name: str) -> list[Ma
 
 
 def in_order(answer: Answer, shape: Shape) -> Answer:
-    """Returns the rows in the order of their keys, where all of them are here."""
+    """Returns the rows in the order of their keys, where no row is missing."""
     if answer.more:
         return answer
     return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
@@ -263,7 +263,7 @@ def _remains(row: Mapping[str, Any]) -> str:
 
 
 def budgets(rows: Sequence[Mapping[str, Any]]) -> Made:
-    """Returns what is left of each budget, in words, as a bar, and in numbers."""
+    """Returns the rest of each budget, in words, as a bar, and in numbers."""
     listed = []
     for row in rows:
         if row["budget"] is None or row["spent"] is None:
@@ -299,7 +299,7 @@ def ledger(rows: Sequence[Mapping[str, Any]]) -> Made:
 
 
 def welcome(title: str) -> list[Made]:
-    """Returns what the page is, for somebody who has not logged in. title: the owner's words, whose it is."""
+    """Returns words about the page, for somebody who has not logged in. title: of its owner."""
     return [
         element("h1", title or "Private statistics"),
         element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, to "

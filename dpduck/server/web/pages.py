@@ -99,7 +99,7 @@ class Pages:
     """Answers requests; safe to use from many threads."""
 
     def __init__(self, service: Service, limits: Limits, place: Place, cookie: str, title: str = "") -> None:
-        """place: under which names it is seen. cookie: what the session is called. title: whose the page is."""
+        """place: under which names it is seen. cookie: the name of the session. title: of the page, by its owner."""
         self._title = title
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
@@ -392,7 +392,7 @@ def _dicts(answer: Answer | None) -> list[dict[str, object]]:
 
 
 def _budgets_of(desk: Desk, policies: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Returns rows of dp_budget, of those tables alone that somebody may ask about."""
+    """Returns rows of dp_budget, of the tables that somebody may ask about alone."""
     theirs = desk.may_ask([str(row["table_name"]) for row in policies])
     rows = _dicts(desk.read("FROM dp_budget()"))
     return [row for row in rows if fold(str(row["table_name"]).rpartition(".")[2].strip('"')) in theirs]

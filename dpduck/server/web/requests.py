@@ -109,7 +109,7 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Request:
-    """What a browser asks. host: under which name. session: the value of its cookie. gone: whether it waits no more.
+    """A question of a browser. host: under which name. session: its cookie. gone: whether it waits no more.
 
     query: of an address, which rows of a view.
     """
@@ -188,7 +188,7 @@ def request_of(method: str, target: str, headers: Message, place: Place, cookie:
 
 
 def _query(text: str) -> dict[str, str] | None:
-    """Reads what follows a question mark; None where it is no form, or has a control character."""
+    """Reads the part after a question mark. None: it is no form, or has a control character."""
     if not text:
         return {}
     found = form_of(text.encode("ascii")) if _QUERY.fullmatch(text) else None

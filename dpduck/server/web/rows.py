@@ -59,7 +59,7 @@ class Wish:
 
 
 def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
-    """Reads an address; None where it is none that the page writes. An empty field of its form is as none."""
+    """Reads an address. None: the page writes no such address. An empty field of its form is as none."""
     given = {name: value for name, value in query.items() if value}
     if not given.keys() <= _NAMES or given.get("down", "1") != "1" or len(given.get("filter", "")) > LONGEST_FILTER:
         return None
@@ -172,7 +172,7 @@ def _either(value: Any) -> tuple[bool, float, str]:
 
 
 def file_sql(name: str, columns: Sequence[tuple[str, str]]) -> str:
-    """Returns a SELECT of a view for a file. columns: name and type; what few programs read becomes text."""
+    """Returns a SELECT of a view for a file. columns: name and type. Types that few programs read become text."""
     shown = ", ".join(_as_read(quote_identifier(column), kind) for column, kind in columns)
     return f"SELECT {shown} FROM {quote_identifier(name)}"
 

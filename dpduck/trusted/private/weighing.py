@@ -239,7 +239,7 @@ def _root(aggregate: Contribution, number: int, kind: str) -> str:
 
 
 def _shared(aggregates: Sequence[Contribution], number: int) -> str:
-    """Returns the weight of an aggregate: of those that share one, the smallest, which is within all their norms."""
+    """Returns the weight of an aggregate. Aggregates that share one have the smallest, which is within all norms."""
     first = last = number
     while first > 0 and aggregates[first - 1].shared:
         first -= 1

@@ -152,7 +152,7 @@ def moments(clinic: Clinic, key: str = "month", where: str = MONTHS) -> dict[obj
 
 
 def test_a_variance_is_that_of_weighed_people(trips: Clinic) -> None:
-    """One weight for values, sums and squares about the centre; the average beside them is of the same.
+    """One weight for values, sums and squares about the centre. The average beside them is of the same people.
 
     False alarms: below 1e-13 for twelve groups of three aggregates, at eight standard errors.
     """
@@ -211,7 +211,7 @@ def test_intervals_of_variances_about_a_centre_cover(trips: Clinic, rho: int) ->
 
 
 def test_steps_that_are_too_fine_are_squared_in_coarser_ones(trips: Clinic) -> None:
-    """A clamp of a million steps: the variance is of 4,096 of them, beside an average of all.
+    """A clamp of a million steps: the variance is of 4,096 steps, beside an average of all steps.
 
     At this norm nobody is weighed down. False alarms: below 1e-13, at eight standard errors.
     """
@@ -291,7 +291,7 @@ def test_known_answers_leave_weighed_people_out(trips: Clinic) -> None:
 
 
 def test_sums_and_ratios_of_weighed_counts_have_errors(trips: Clinic) -> None:
-    """k cells of one level together err by the root of k times the error of one; totals that answers move have none."""
+    """k cells of one level together err by the root of k times the error of one. Totals that answers move have none."""
     for norm in (str(NORM), "'private'"):
         for more in ("", ", left_out = TRUE", ", total = TRUE"):
             trips.dp(
@@ -314,7 +314,7 @@ def test_sums_and_ratios_of_weighed_counts_have_errors(trips: Clinic) -> None:
 
 
 def test_a_view_with_a_norm_says_so(trips: Clinic) -> None:
-    """The comment of a view says that units count in part; not so where the norm is no smaller than MAX ROWS."""
+    """The comment of a view says that units count in part, but not where the norm is no smaller than MAX ROWS."""
     for norm, told in ((NORM, True), (MOST, False)):
         trips.dp(
             f"CREATE PRIVATE VIEW norm_{norm} OPTIONS (rho = 0.25, max_norm_contributed = {norm}) AS "

@@ -141,7 +141,7 @@ def test_a_search_ends_at_the_least_level_with_few_units_above(trips: Clinic) ->
 
 
 def test_a_cube_lets_fewer_units_above_its_norm(trips: Clinic) -> None:
-    """What a norm leaves out adds up in margins: sqrt(48 m) for sets of m = 48, 12, 4 and 1 cells, in the mean."""
+    """Rows that a norm leaves out add up in margins: sqrt(48 m) for m = 48, 12, 4 and 1 cells, in the mean."""
     plain, cube = (
         proposal_of(trips, f"month, town, count(*) FROM trips GROUP BY {keys}").searches[0]
         for keys in ("month, town", "CUBE (month, town)")

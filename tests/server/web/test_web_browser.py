@@ -149,7 +149,7 @@ def test_names_are_completed_by_the_keyboard(browser: Browser, served: Served, p
 
 
 def test_a_statement_is_coloured_and_names_come_in_by_a_click(browser: Browser, served: Served, port: int) -> None:
-    """The colours say what is typed, letter for letter; a column's name goes where the cursor is."""
+    """The coloured text is the typed one, letter for letter. A column's name goes where the cursor is."""
     page = opened(browser, port, served.tokens["alice"])
     page.goto(f"http://127.0.0.1:{port}/ask")
     page.fill("#statement", "SELECT 'it''s' AS a, 1.5 -- SELECT\nFROM \"GROUP\" /* 1 */ WHERE selected = 'open")
@@ -177,7 +177,7 @@ def test_a_statement_is_coloured_and_names_come_in_by_a_click(browser: Browser, 
 
 
 def test_an_example_shows_its_price_at_a_click(browser: Browser, served: Served, port: int) -> None:
-    """The statement stands in its place with its price, and nothing is charged; later it is among those before."""
+    """The statement stands in its place with its price, and nothing is charged. Later it is among those before."""
     page = opened(browser, port, served.tokens["alice"])
     page.goto(f"http://127.0.0.1:{port}/ask")
     before = len(served.spent())

@@ -1,4 +1,4 @@
-"""What readers of the page see: whose it is, cards, sorted and filtered rows, files, examples, and what is theirs."""
+"""The page as its readers see it: its owner, cards, sorted and filtered rows, files, examples, statements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def titled(served: Served) -> Iterator[Served]:
 
 
 def test_the_log_in_says_what_this_is_and_whose(served: Served) -> None:
-    """The owner's words and a sentence for somebody who knows nothing; nothing of what is served."""
+    """The owner's words and a sentence for somebody who knows nothing, and nothing that is served."""
     with listening(served.service, title="Visits of <the> clinic") as port:
         page = Browser(port).get("/")
         assert "<h1>Visits of &lt;the&gt; clinic</h1>" in page.body
@@ -60,7 +60,7 @@ def test_the_log_in_says_what_this_is_and_whose(served: Served) -> None:
 
 
 def test_cards_have_a_title_a_sentence_a_picture_and_a_day(titled: Served, alice: Browser) -> None:
-    """The maker's words where there are some, else the columns; the day of the owner's numbers."""
+    """The maker's words where there are some, else the columns, and the day of the owner's numbers."""
     home = alice.get("/").body
     found = re.findall(r"<li><h3><a href=\"/view/(\w+)\">(.*?)</a></h3>(.*?)</li>", home, re.DOTALL)
     names = {name: (title, rest) for name, title, rest in found}
@@ -90,7 +90,7 @@ def test_words_of_others_are_marked_as_theirs(served: Served, alice: Browser, po
 
 
 def test_budgets_of_tables_of_others_are_not_shown(served: Served, alice: Browser, port: int) -> None:
-    """Carol may not ask about visits: neither its budget nor what it promises in words; bob sees the budget."""
+    """Carol may not ask about visits: neither its budget nor its promise in words. Bob sees the budget."""
     carol, bob = Browser(port), Browser(port)
     carol.login(served.tokens["carol"])
     bob.login(served.tokens["bob"])
@@ -102,7 +102,7 @@ def test_budgets_of_tables_of_others_are_not_shown(served: Served, alice: Browse
 
 
 def test_the_promise_is_in_words_before_fractions(alice: Browser) -> None:
-    """What anybody can guess about one patient with everything that the whole budget buys; then the guarantee."""
+    """What anybody can guess about one patient with everything that the whole budget buys. Then comes the guarantee."""
     words = alice.get("/").words
     places = [words.index(one) for one in (
         "of your share is spent", "epsilon: 0", "whether one patient is in visits", "right 50 of 100 times",
@@ -112,7 +112,7 @@ def test_the_promise_is_in_words_before_fractions(alice: Browser) -> None:
 
 
 def test_rows_are_sorted_filtered_and_linked(alice: Browser) -> None:
-    """By addresses that can be kept: the order of a column, both ways; rows that contain a text; one row."""
+    """By addresses that can be kept: the order of a column, both ways, rows that contain a text, and one row."""
 
     def cells(page: str) -> list[tuple[str, ...]]:
         found = re.findall(r'<tr id="row-\d+">(.*?)</tr>', page, re.DOTALL)
@@ -152,7 +152,7 @@ def test_addresses_of_rows_are_read_strictly(served: Served, alice: Browser) -> 
 
 
 def test_filters_and_names_are_text(alice: Browser) -> None:
-    """What an address says comes back escaped."""
+    """The text of an address comes back escaped."""
     page = alice.get(f"/view/ages?filter={quote(chr(34) + '><script>x</script>')}").body
     assert "<script>x" not in page and "&lt;script&gt;x" in page
 
@@ -199,7 +199,7 @@ def test_no_text_of_a_file_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_types_that_few_programs_read_become_text() -> None:
-    """Numbers, texts, days and moments stay; what is nested or large is text or a decimal."""
+    """Numbers, texts, days and moments stay. Nested or large values become text or a decimal."""
     kinds = [("a", "BIGINT"), ("b", "HUGEINT"), ("c", "STRUCT(x INTEGER)"), ("d", "ENUM('x')"), ('e"', "DATE")]
     assert file_sql("v", kinds) == (
         'SELECT "a", CAST("b" AS DECIMAL(38, 0)) AS "b", CAST("c" AS VARCHAR) AS "c", CAST("d" AS VARCHAR) AS "d", '
@@ -208,7 +208,7 @@ def test_types_that_few_programs_read_become_text() -> None:
 
 
 def test_many_rows_are_in_pages() -> None:
-    """A hundred at once; a link to a row leads to its page; rows beyond what is read are said."""
+    """A hundred at once. A link to a row leads to its page. Rows beyond the limit are said."""
     answer = Answer(("k", "n"), ("VARCHAR", "BIGINT"), tuple((f"k{one:03}", one) for one in range(250)), more=True)
     shape = Shape((KeyColumn("k"),), (("n", None),))
 
@@ -228,7 +228,7 @@ def test_many_rows_are_in_pages() -> None:
 
 
 def test_tables_examples_and_statements_before_stand_beside(served: Served, port: int) -> None:
-    """Each example is a form that shows a price, and charges nothing; each principal's statements are their own."""
+    """Each example is a form that shows a price, and charges nothing. Each principal's statements are their own."""
     bob = Browser(port)
     bob.login(served.tokens["bob"])
     page = bob.get("/ask").body
@@ -254,7 +254,7 @@ def test_tables_examples_and_statements_before_stand_beside(served: Served, port
 
 
 def test_the_statements_before_are_few_and_short() -> None:
-    """The latest first, each once; long ones and blank ones are not kept."""
+    """The latest first, each once. Long and blank statements are not kept."""
     history = History()
     for one in range(beside.REMEMBERED + 5):
         history.note("bob", f"SELECT {one}")
@@ -267,7 +267,7 @@ def test_the_statements_before_are_few_and_short() -> None:
 
 
 def test_a_null_of_an_answer_is_named(alice: Browser) -> None:
-    """Where a statement has several grouping sets, it may be a total; otherwise it is the group without a value."""
+    """Where a statement has several grouping sets, it may be a total. Otherwise it is the group without a value."""
     cube = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.0131) sex, count(*) AS n FROM visits GROUP BY CUBE (sex)"
     )
