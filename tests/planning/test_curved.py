@@ -296,3 +296,19 @@ def test_buckets_of_whole_values() -> None:
     for fraction, value in ((0.25, 1), (0.75, 3), (0.0, 1), (1.0, 3)):
         assert quantile(answers, variances, fraction, buckets, NoiseKind.LAPLACE).estimates.tolist() == [value] * 5
     assert buckets_for(Fraction(0), Fraction(1), Fraction(1, 10**6), 1 << 16).count == 64
+
+
+def test_a_count_that_may_be_nothing_says_so() -> None:
+    """Of few rows the interval has all that is possible, and the standard error is as large. Of many it is small.
+
+    Sums have little noise here: alone it would make an error of a hundredth.
+    """
+    counts, exact = np.array([2.0, 2000.0]), np.zeros(2)
+    rows, sums = Noisy(counts, np.full(2, 15.0), 1.0), Noisy(exact, np.full(2, 0.01), 0.01)
+    averages = average_about(40.0, (0.0, 120.0), rows, sums, NoiseKind.GAUSSIAN)
+    variances = variance_about(
+        120.0, rows, sums, Noisy(exact, np.full(2, 0.01), 0.01), NoiseKind.GAUSSIAN, sample=False
+    )
+    for found, width in ((averages, 120.0), (variances, 0.25)):
+        assert found.highs[USUAL, 0] - found.lows[USUAL, 0] == pytest.approx(width)
+        assert found.stderrs[0] >= width / 12**0.5 and found.stderrs[1] < width / 1000

@@ -244,6 +244,8 @@ def covariances_from_text(text: str) -> Covariances:
 LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.999", "0.999999"))
 """Confidences whose intervals are stored where they depend on the answer; others get the next higher."""
 
+USUAL = LEVELS.index(Fraction("0.95"))
+
 FEWEST_ROWS = 1.0
 """Below so many noisy rows there is nothing to average: the answer is NULL, its interval everything between bounds."""
 
@@ -307,6 +309,7 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.clip(total / counts, low, high)
         stderrs = np.sqrt(sums.stderrs**2 + ratio**2 * rows.stderrs**2) / counts
+    stderrs = _or_anywhere(stderrs, lows, highs, high - low)
     answered = counts >= FEWEST_ROWS
     return Curved(
         np.where(answered, ratio + centre, np.nan),
@@ -314,6 +317,15 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
         np.where(answered, lows, low) + centre,
         np.where(answered, highs, high) + centre,
     )
+
+
+def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width: float) -> FloatArray:
+    """Returns standard errors, where anything is possible at the usual confidence at least that of anything possible.
+
+    A count that may be 0 makes a ratio of any size, however little noise is in the sum that it divides.
+    """
+    everything = highs[USUAL] - lows[USUAL] >= width * (1 - 1e-9)
+    return np.where(everything, np.maximum(stderrs, width / 12**0.5), stderrs)
 
 
 def _ratios(
@@ -369,6 +381,7 @@ def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise
         stderrs = np.sqrt(spread + ((mean**2 - ratio) * rows.stderrs) ** 2) / divided
     unbounded = (square <= 0) | (divided <= 0)
     lows, highs = np.where(unbounded, 0, np.clip(lows, 0, most)), np.where(unbounded, most, np.clip(highs, 0, most))
+    stderrs = _or_anywhere(stderrs, lows, highs, most)
     return _with_nulls(Curved(ratio, stderrs, lows, highs), rows.answers >= least, MOST_SAMPLE_VARIANCE)
 
 
