@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import io
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,6 +20,7 @@ from pyarrow import parquet
 from dpduck.publish.pictures import KeyColumn, Shape
 from dpduck.publish.report import NullWord, caption_of
 from dpduck.server.local_vault import LocalVault
+from dpduck.server.principals import Principal
 from dpduck.server.web import beside, cards, rows
 from dpduck.server.web.asking import Answer
 from dpduck.server.web.beside import History
@@ -139,7 +142,7 @@ def test_addresses_of_rows_are_read_strictly(served: Served, alice: Browser) -> 
     for path in (
         "/?sort=n", "/ask?statement=x", f"/view/ages?token={served.tokens['alice']}", "/view/ages?sort=n&sort=n",
         "/view/ages?filter=%00", "/view/ages?filter=a%0Ab", "/view/ages?x", "/view/ages?sort=n?",
-        "/page.css?x=1", "/view/ages?" + "&".join(f"a{one}=1" for one in range(20)),
+        "/page.css?x=1", "/view/ages.csv?sort=n", "/view/ages.csv?x=1", "/view/ages?" + "&".join(f"a{one}=1" for one in range(20)),
     ):  # fmt: skip
         assert alice.get(path).body == NOTHING, path
     typed = [line for line in served.audited()[before:] if "page" not in line]
@@ -175,6 +178,31 @@ def test_a_view_is_a_file(served: Served, alice: Browser) -> None:
     assert "Log in" in Browser(alice.port).get("/view/ages.csv").words
 
 
+def test_a_file_that_waits_for_its_statement_holds_up_no_other(
+    served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bob's statement waits, as for a place among the runners; alice has her file meanwhile."""
+    bob, at_work, done = Browser(alice.port), threading.Event(), threading.Event()
+    bob.login(served.tokens["bob"])
+    admit = served.service.gate.admit
+
+    def slow(principal: Principal, text: str, *more: Any) -> str:
+        if principal.name == "bob" and text.startswith('SELECT "age"'):
+            at_work.set()
+            assert done.wait(60)
+        return admit(principal, text, *more)
+
+    monkeypatch.setattr(served.service.gate, "admit", slow)
+    with ThreadPoolExecutor(2) as pool:
+        waits = pool.submit(bob.get, "/view/ages.csv")
+        try:
+            assert at_work.wait(60)
+            assert pool.submit(alice.get, "/view/ages.csv").result(20).status == 200 and not waits.done()
+        finally:
+            done.set()
+        assert waits.result(60).status == 200
+
+
 def fetched(browser: Browser, path: str) -> tuple[bytes, dict[str, str]]:
     client = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=60)
     client.request("GET", path, headers={"Cookie": browser.cookie})
@@ -187,11 +215,12 @@ def fetched(browser: Browser, path: str) -> tuple[bytes, dict[str, str]]:
 
 def test_no_text_of_a_file_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spreadsheet would run what begins with =, +, - or @. Numbers stay numbers, and Parquet stays as it is."""
-    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "\tx", "north", None]
-    table = pa.table({"=name": texts, "n": [-1, 2, 3, 4, 5, 6, 7]})
+    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "\tx", "north", None, "\n=1", "\uff1d1"]
+    table = pa.table({"=name": texts, "n": [-1, 2, 3, 4, 5, 6, 7, 8, 9]})
     lines = file_of("csv", table).decode().splitlines()
     assert lines[0] == '"\'=name","n"' and lines[1].startswith("\"'=cmd|") and lines[1].endswith(",-1")
     assert lines[6] == '"north",6' and lines[7] == ",7"
+    assert lines[8] == "\"'" and lines[10].startswith('"\'\uff1d1"'), "a line break, and the wide form of ="
     assert parquet.read_table(io.BytesIO(file_of("parquet", table))).to_pylist() == table.to_pylist()
     monkeypatch.setattr(rows, "FILE_BYTES", 10)
     with pytest.raises(Refusal, match="too large for a file"):
