@@ -213,7 +213,7 @@ class Desk:
         return [] if found is None else found.dicts()
 
     def admitted(self, sql: str) -> str:
-        """Returns a SELECT over private views as the public database runs it. This waits for a place where it has to."""
+        """Returns a SELECT over private views as the public database runs it; waits for a place where it has to."""
         return self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
 
     def table(self, admitted: str, most_bytes: int) -> pa.Table:
@@ -292,8 +292,11 @@ def _moment(kind: str, text: str | None) -> date | str | None:
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py)."""
-    return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in columns])
+    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py), of those that an Answer
+    has under their whole names.
+    """
+    there = [c for c in columns[:MOST_COLUMNS] if len(str(c["column_name"])) < MOST_LETTERS]
+    return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in there])
 
 
 def answer_shape(answer: Answer, text: str = "") -> Shape:

@@ -18,7 +18,7 @@ from dpduck.publish.report import TableCaption, caption_of, single_numbers
 from dpduck.server.gate import owner_of
 from dpduck.server.web.asking import Answer, Desk, view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
-from dpduck.server.web.markup import Made, element, in_order, pictures_of
+from dpduck.server.web.markup import Made, cut, element, in_order, pictures_of
 from dpduck.values.errors import DpduckError
 
 MOST_THUMBNAILS, ROWS_OF_A_THUMBNAIL = 12, 400
@@ -129,13 +129,13 @@ def _single(shape: Shape, answer: Answer) -> list[str]:
 
 
 def small(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the same picture without axes, labels and legends."""
+    """Returns the same picture without axes, labels and legends, and with short names."""
     layers = []
     for layer in spec["layer"]:
         bare = {channel: _bare(channel, of) for channel, of in layer["encoding"].items()}
         mark = {**layer["mark"], "point": False} if isinstance(layer["mark"], Mapping) else layer["mark"]
         layers.append({**layer, "encoding": bare, "mark": mark})
-    return {**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}
+    return dict(cut({**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}))
 
 
 def _bare(channel: str, encoding: Mapping[str, Any]) -> dict[str, Any]:

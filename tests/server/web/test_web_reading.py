@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpduck.publish.pictures import KeyColumn, Shape
+from dpduck.publish.pictures import KeyColumn, Shape, charts
 from dpduck.publish.report import NullWord, caption_of
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
@@ -92,6 +93,28 @@ def test_words_of_others_are_marked_as_theirs(served: Served, alice: Browser, po
     bob.pay(bob.ask("DROP PRIVATE VIEW bobs"))
 
 
+@pytest.mark.parametrize(
+    "columns", [f'2 * count(*) AS "{"n" * 1_200}"', ", ".join(f"count(*) AS n{one}" for one in range(61))]
+)
+def test_a_view_of_somebody_spoils_no_page_of_others(served: Served, alice: Browser, port: int, columns: str) -> None:
+    """A name is longer than what is shown of it, or there are more columns than are shown."""
+    bob = Browser(port)
+    bob.login(served.tokens["bob"])
+    bob.pay(bob.ask(f"CREATE PRIVATE VIEW a_odd OPTIONS (epsilon = 0.01) AS SELECT {columns} FROM visits"))
+    for path in ("/", "/view/a_odd", "/ask"):
+        page = alice.get(path)
+        assert page.status == 200 and "a_odd" in page.words, path
+    bob.pay(bob.ask("DROP PRIVATE VIEW a_odd"))
+
+
+def test_a_small_picture_has_no_long_names() -> None:
+    """Everybody is sent the pictures of the first cards: a long name is not in each of their marks."""
+    spec, _ = charts(
+        Shape((KeyColumn("k" * 900),), (("n", None),)), ("n", None), [{"k" * 900: v, "n": 1} for v in "ab"]
+    )[0]
+    assert "k" * 900 in json.dumps(spec) and "k" * 100 not in json.dumps(cards.small(spec))
+
+
 def test_budgets_of_tables_of_others_are_not_shown(served: Served, alice: Browser, port: int) -> None:
     """Carol may not ask about visits: neither its budget nor what it promises in words; bob sees the budget."""
     carol, bob = Browser(port), Browser(port)
@@ -142,7 +165,8 @@ def test_addresses_of_rows_are_read_strictly(served: Served, alice: Browser) -> 
     for path in (
         "/?sort=n", "/ask?statement=x", f"/view/ages?token={served.tokens['alice']}", "/view/ages?sort=n&sort=n",
         "/view/ages?filter=%00", "/view/ages?filter=a%0Ab", "/view/ages?x", "/view/ages?sort=n?",
-        "/page.css?x=1", "/view/ages.csv?sort=n", "/view/ages.csv?x=1", "/view/ages?" + "&".join(f"a{one}=1" for one in range(20)),
+        "/page.css?x=1", "/view/ages.csv?sort=n", "/view/ages.csv?x=1",
+        "/view/ages?" + "&".join(f"a{one}=1" for one in range(20)),
     ):  # fmt: skip
         assert alice.get(path).body == NOTHING, path
     typed = [line for line in served.audited()[before:] if "page" not in line]
