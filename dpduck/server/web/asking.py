@@ -207,6 +207,11 @@ class Desk:
         found = self.ask("SELECT count(*) FROM dp_ledger()")
         return int(found.rows[0][0])
 
+    def rows_of(self, view: str) -> int:
+        """Returns the number of rows of a private view, 0 where it is not there."""
+        size = self._service.public.size(fold(view))
+        return 0 if size is None else size.rows
+
     def columns(self) -> list[dict[str, Any]]:
         """Lists the columns that a statement may name, as rows of dp_columns."""
         found = self.read("FROM dp_columns()")

@@ -111,6 +111,8 @@ def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
 
 def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | None:
     """Returns a small picture of the first answer of a view, or the one number that it has."""
+    if desk.rows_of(view.name) > ROWS_OF_A_THUMBNAIL:  # to read it could take long, and is the reader's work
+        return None
     try:
         answer = desk.ask(f"FROM {quote_identifier(view.name)}", ROWS_OF_A_THUMBNAIL)
     except DpduckError:  # it was dropped meanwhile

@@ -107,6 +107,17 @@ def test_a_view_of_somebody_spoils_no_page_of_others(served: Served, alice: Brow
     bob.pay(bob.ask("DROP PRIVATE VIEW a_odd"))
 
 
+def test_large_views_are_not_read_for_their_cards(
+    served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens the page does not wait until the large views of others are read."""
+    for most, read in ((400, True), (9, False)):
+        monkeypatch.setattr(cards, "ROWS_OF_A_THUMBNAIL", most)
+        before = len(served.audited())
+        assert "n by age." in alice.get("/").words
+        assert ('FROM "ages"' in [line["statement"] for line in served.audited()[before:]]) is read
+
+
 def test_a_small_picture_has_no_long_names() -> None:
     """Everybody is sent the pictures of the first cards: a long name is not in each of their marks."""
     spec, _ = charts(
