@@ -73,8 +73,8 @@ def views_of(desk: Desk, marks: Mapping[str, str]) -> list[View]:
     """
     tables = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").rows
     columns: dict[str, list[dict[str, Any]]] = {}
-    listing = (
-        "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() ORDER BY table_name, column_index"
+    listing = (  # first the first column of each view: many columns of one leave no other without
+        "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() ORDER BY column_index, table_name"
     )
     for row in desk.ask(listing).dicts():
         columns.setdefault(str(row["table_name"]), []).append(row)

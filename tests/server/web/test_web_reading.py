@@ -11,23 +11,25 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpduck.publish.pictures import KeyColumn, Shape, charts
+from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, charts
 from dpduck.publish.report import NullWord, caption_of
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
 from dpduck.server.web import beside, cards, rows
-from dpduck.server.web.asking import Answer
+from dpduck.server.web.asking import Answer, Desk
 from dpduck.server.web.beside import History
 from dpduck.server.web.cards import View
 from dpduck.server.web.requests import REFUSED
 from dpduck.server.web.rows import Wish, file_of, file_sql, listed, wish_of
+from dpduck.values.column_notes import KEY
 from dpduck.values.errors import Refusal
 from tests.server.served import Served
 from tests.server.web.client import Browser, listening
@@ -116,6 +118,25 @@ def test_large_views_are_not_read_for_their_cards(
         before = len(served.audited())
         assert "n by age." in alice.get("/").words
         assert ('FROM "ages"' in [line["statement"] for line in served.audited()[before:]]) is read
+
+
+def test_many_columns_of_one_leave_no_view_without() -> None:
+    """Of all columns so many are listed: those of a view that comes late in the alphabet are among them."""
+    with duckdb.connect() as con:
+        for number in range(30):
+            con.execute(f"CREATE TABLE a{number} AS SELECT {', '.join(f'1 AS c{one}' for one in range(250))}")
+        con.execute("CREATE TABLE z AS SELECT 1 AS k, 2 AS n")
+        con.execute(f"COMMENT ON COLUMN z.k IS '{KEY}'")
+
+        class Asked:
+            principal = Principal("bob", None, None, "")
+
+            def ask(self, text: str, most: int = MOST_POINTS) -> Answer:
+                found = con.sql(f"SELECT * FROM ({text}) LIMIT {most}")
+                return Answer(tuple(found.columns), (), tuple(found.fetchall()))
+
+        last = cards.views_of(cast("Desk", Asked()), {})[-1]
+        assert last.name == "z" and last.sentence == "n by k."
 
 
 def test_a_small_picture_has_no_long_names() -> None:
