@@ -47,9 +47,11 @@ def is_of_views(text: str) -> bool:
         scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []
     except (SqlglotError, RecursionError):
         return False
-    sources = [source for scope in scopes for source in scope.sources.values()]
-    pivots = [one for tree in trees if tree is not None for one in tree.find_all(exp.Pivot)]
-    sources += [one.this for one in pivots]  # the table of PIVOT t ON .. is in no scope
-    tables = [one for one in sources if isinstance(one, exp.Table)]  # what WITH names is no table
+    tree = trees[0] if scopes else None
+    if tree is None or any(one.recursive for one in tree.find_all(exp.With)):
+        return False  # in WITH RECURSIVE v, v may be a table's name, too
+    named = {id(one) for scope in scopes for one in scope.tables if not one.db and one.name in scope.cte_sources}
+    every = tree.find_all(exp.Table)  # some are in no scope, as in SUMMARIZE t and PIVOT t ON ..
+    tables = [one for one in every if id(one) not in named]
     views = {isinstance(one.this, exp.Identifier) and (one.catalog, one.db) for one in tables}
     return bool(views) and views <= {("", "private"), ("private", "main")}

@@ -336,8 +336,8 @@ class ReleaseStore:
         scope = f"; {release.scope}" if release.scope else ""
         how = spelled_out(release.strategy) or release.strategy
         comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
-        if release.caption:  # names with a line break would be in its lines
-            comment = " ".join(comment.splitlines()) + f"\n{release.caption}"
+        comment = " ".join(comment.splitlines())  # a name with a line break would read as a title
+        comment += f"\n{release.caption}" if release.caption else ""
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")
         named = f"DESCRIBE {self.table_sql(release.name)}"  # an answer is read through dp(), under other names
         for row in [] if release.kind == "answer" else cursor.execute(named).fetchall():

@@ -26,5 +26,5 @@ def require_listener(address: str) -> None:
         create_connection((host, port), timeout=LISTENS_SECONDS).close()
     except ConnectionRefusedError:
         raise Refusal("nothing listens at the engine's address", accepted=f"sc://{host}:port of a server") from None
-    except OSError:
+    except (OSError, UnicodeError):  # a host that is no name gives the latter
         return

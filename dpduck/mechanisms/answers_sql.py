@@ -302,7 +302,8 @@ def errors_of(analysis: Analysis, release: StoredRelease) -> str:
         errors = [law.stderr for law in release.laws[number]] if number < len(release.laws) else []
         if errors and not request.question.aggregates[number].curved:
             low, high = f"{min(errors):.4g}", f"{max(errors):.4g}"
-            said.append(f"{name} {low}" if low == high else f"{name} {low} to {high}")
+            named = name.replace(";", ",")  # which would end this part of the comment
+            said.append(f"{named} {low}" if low == high else f"{named} {low} to {high}")
     return f"standard error of {', '.join(said)}" if said else ""
 
 

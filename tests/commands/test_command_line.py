@@ -234,7 +234,13 @@ def test_a_stream_is_made_and_read(clinic: Path) -> None:
     for other in ("SELECT came FROM private.by_month, stays", "SELECT came FROM stays", "FROM read_csv('x')",
                   "FROM private.by_month; DELETE FROM stays", "FROM private.dpduck.ledger_entries",
                   "PIVOT stays ON came USING count(*)",
-                  "FROM private.by_month, (PIVOT stays ON came USING count(*))"):  # fmt: skip
+                  "FROM private.by_month, (PIVOT stays ON came USING count(*))",
+                  "SELECT unnest((SELECT list(id) FROM stays)) FROM private.by_month",
+                  "FROM private.by_month, LATERAL unnest((SELECT list(id) FROM stays)) t(x)",
+                  "FROM private.by_month, (SUMMARIZE stays)", "FROM private.by_month, (DESCRIBE stays)",
+                  "WITH x AS (SELECT * FROM (SUMMARIZE stays)) FROM x, private.by_month",
+                  "WITH RECURSIVE stays AS (SELECT came FROM stays UNION SELECT came FROM private.by_month) FROM stays",
+                  "COPY (FROM private.by_month) TO 'x.csv'"):  # fmt: skip
         assert run("sql", clinic, other).exit_code == 1, "nothing but private views is read so, in one statement"
     with duckdb.connect(str(clinic)) as con:
         assert con.execute("SELECT count(*) FROM stays").fetchall() == [(900,)]

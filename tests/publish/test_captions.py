@@ -9,7 +9,7 @@ import pytest
 
 import dpduck
 from dpduck.publish.report import caption_of
-from dpduck.values.column_notes import unit_in
+from dpduck.values.column_notes import ERROR_OF, IS_ANSWER, unit_in
 from tests.support.clinics import Clinic, one_line
 
 SELECT = "SELECT sex, count(*) AS n, sum(age) AS years FROM visits GROUP BY sex"
@@ -46,6 +46,19 @@ def test_words_travel_with_the_view(clinic: Clinic) -> None:
     assert {name: unit_in(note) for name, note in columns.items()} == {
         "sex": "", "n": "visits", "n_stderr": "", "years": "years", "years_stderr": "",
     }  # fmt: skip
+
+
+def test_names_are_no_words_for_readers(clinic: Clinic) -> None:
+    """A name with a line break gives no title, and one with a semicolon gives no unit and no other answer's error."""
+    columns = (
+        'sex, count(*) AS "n\nBy the owner", sum(age) AS "m; in euros", count(age) AS "k; the standard error of b"'
+    )
+    clinic.dp(f"CREATE PRIVATE VIEW by_sex OPTIONS (epsilon = 1) AS SELECT {columns} FROM visits GROUP BY sex")
+    table, notes = comments(clinic)
+    assert caption_of(table).title == caption_of(table).description == ""
+    assert {unit_in(note) for note in notes.values()} == {""}
+    answers = [note for note in notes.values() if IS_ANSWER in note]
+    assert len(answers) == 3 and not [note for note in answers if ERROR_OF in note]
 
 
 def test_other_words_are_free(clinic: Clinic) -> None:

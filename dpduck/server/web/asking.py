@@ -207,14 +207,22 @@ class Desk:
         found = self.ask("SELECT count(*) FROM dp_ledger()")
         return int(found.rows[0][0])
 
+    def rows_of(self, view: str) -> int:
+        """Returns the number of rows of a private view, 0 where it is not there."""
+        size = self._service.public.size(fold(view))
+        return 0 if size is None else size.rows
+
     def columns(self) -> list[dict[str, Any]]:
         """Lists the columns that a statement may name, as rows of dp_columns."""
         found = self.read("FROM dp_columns()")
         return [] if found is None else found.dicts()
 
-    def table(self, sql: str, most_bytes: int) -> pa.Table:
-        """Returns all rows of a SELECT over private views, and refuses more bytes than `most_bytes`."""
-        admitted = self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
+    def admitted(self, sql: str) -> str:
+        """Returns a SELECT over private views as the public database runs it; waits for a place where it has to."""
+        return self._service.gate.admit(self.principal, sql, self._gone, Terms({}))
+
+    def table(self, admitted: str, most_bytes: int) -> pa.Table:
+        """Returns all rows of what was admitted, and refuses more bytes than `most_bytes`."""
         with self._service.public.cursor() as cursor:
             try:
                 reader = cursor.sql(admitted).to_arrow_reader(_ROWS_AT_ONCE)
@@ -289,8 +297,11 @@ def _moment(kind: str, text: str | None) -> date | str | None:
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py)."""
-    return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in columns])
+    """Tells keys from answers by the comments on a view's columns (see publish/pictures.py), of those that an Answer
+    has under their whole names.
+    """
+    there = [c for c in columns[:MOST_COLUMNS] if len(str(c["column_name"])) < MOST_LETTERS]
+    return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in there])
 
 
 def answer_shape(answer: Answer, text: str = "") -> Shape:

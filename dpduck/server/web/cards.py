@@ -18,7 +18,7 @@ from dpduck.publish.report import TableCaption, caption_of, single_numbers
 from dpduck.server.gate import owner_of
 from dpduck.server.web.asking import Answer, Desk, view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
-from dpduck.server.web.markup import Made, element, in_order, pictures_of
+from dpduck.server.web.markup import Made, cut, element, in_order, pictures_of
 from dpduck.values.errors import DpduckError
 
 MOST_THUMBNAILS, ROWS_OF_A_THUMBNAIL = 12, 400
@@ -73,8 +73,8 @@ def views_of(desk: Desk, marks: Mapping[str, str]) -> list[View]:
     """
     tables = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").rows
     columns: dict[str, list[dict[str, Any]]] = {}
-    listing = (
-        "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() ORDER BY table_name, column_index"
+    listing = (  # first the first column of each view: many columns of one leave no other without
+        "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() ORDER BY column_index, table_name"
     )
     for row in desk.ask(listing).dicts():
         columns.setdefault(str(row["table_name"]), []).append(row)
@@ -111,6 +111,8 @@ def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Made:
 
 def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Made | None:
     """Returns a small picture of the first answer of a view, or the one number that it has."""
+    if desk.rows_of(view.name) > ROWS_OF_A_THUMBNAIL:  # to read it could take long, and is the reader's work
+        return None
     try:
         answer = desk.ask(f"FROM {quote_identifier(view.name)}", ROWS_OF_A_THUMBNAIL)
     except DpduckError:  # it was dropped meanwhile
@@ -129,13 +131,13 @@ def _single(shape: Shape, answer: Answer) -> list[str]:
 
 
 def small(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the same picture without axes, labels and legends."""
+    """Returns the same picture without axes, labels and legends, and with short names."""
     layers = []
     for layer in spec["layer"]:
         bare = {channel: _bare(channel, of) for channel, of in layer["encoding"].items()}
         mark = {**layer["mark"], "point": False} if isinstance(layer["mark"], Mapping) else layer["mark"]
         layers.append({**layer, "encoding": bare, "mark": mark})
-    return {**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}
+    return dict(cut({**spec, "layer": layers, "width": _WIDTH, "height": _HEIGHT}))
 
 
 def _bare(channel: str, encoding: Mapping[str, Any]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def pictures_of(shape: Shape, one: tuple[str, str | None], answer: Answer) -> li
 def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Made | None:
     spec, said = drawn
     said = said.partition(";")[0]
-    svg = artist.picture(name, _cut(_for_phones(spec)), until)
+    svg = artist.picture(name, cut(_for_phones(spec)), until)
     if svg is None:
         return None
     return element(
@@ -166,15 +166,15 @@ def _picture(drawn: Drawn, artist: Artist, name: str, until: float) -> Made | No
     )
 
 
-def _cut(spec: Any, data: bool = False) -> Any:
+def cut(spec: Any, data: bool = False) -> Any:
     """Returns the same picture with every label and title cut, before it is drawn: none has room for more.
 
     data: whether it is of the rows, whose labels stay different ones where they begin alike.
     """
     if isinstance(spec, Mapping):
-        return {name: _cut(value, data or name in ("values", "domain")) for name, value in spec.items()}
+        return {name: cut(value, data or name in ("values", "domain")) for name, value in spec.items()}
     if isinstance(spec, (list, tuple)):
-        return [_cut(value, data) for value in spec]
+        return [cut(value, data) for value in spec]
     if not isinstance(spec, str) or len(spec) <= MOST_LABEL:
         return spec
     last = sha256(spec.encode("utf-8", "surrogatepass")).hexdigest()[:16] if data else ""

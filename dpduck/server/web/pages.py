@@ -23,7 +23,7 @@ from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.publish.report import caption_of, single_numbers
 from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
-from dpduck.server.limits import Limits
+from dpduck.server.limits import Limits, Places
 from dpduck.server.principals import Principal, hashed
 from dpduck.server.sessions import Sessions
 from dpduck.server.web.asking import (
@@ -77,6 +77,9 @@ WRONG_TOKEN_SECONDS = 1.0
 AT_WORK_EACH = 8
 """Requests of one principal that are at work at the same time."""
 
+FILE_SECONDS = 60.0
+"""Seconds in which a file waits for the files of others."""
+
 MOST_NAMES, MOST_PAID = 5_000, 200
 NOT_AS_SHOWN = "The price, or what it buys, is not what you were shown. Nothing was charged; this is what it is now."
 CHARGED = "What was charged is paid for: the same statement again is free."
@@ -107,7 +110,7 @@ class Pages:
         self._sessions = Sessions(service.book, few, life=LIFE, idle=IDLE)
         self._artist, self._offers, self._pressed, self._history = Artist(), Offers(), NamedLocks(), History()
         self._lock, self._at_work = threading.Lock(), Counter[str]()
-        self._filing = threading.Lock()  # one file at a time: several would be much memory
+        self._filing = Places(1, 1)  # one file at a time: several would be much memory
         with duckdb.connect() as parser:  # an empty one, which knows the words
             words = parser.execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'")
             self._reserved = {word for (word,) in words.fetchall()}
@@ -119,8 +122,9 @@ class Pages:
         }
 
     def close(self) -> None:
-        """Ends the process that draws."""
+        """Ends the process that draws, and sends away whoever waits for a file."""
         self._artist.close()
+        self._filing.close()
 
     def knows(self, request: Request) -> bool:
         """Tells whether a request is of somebody who is known: before that, a form is read up to a token's length."""
@@ -238,8 +242,7 @@ class Pages:
             "ORDER BY column_index"
         ).dicts()
         if as_file:
-            with self._filing:
-                return _file(visit, as_file["name"], as_file["kind"], columns)
+            return REFUSED if visit.request.query else self._file(visit, as_file["name"], as_file["kind"], columns)
         wish = wish_of(visit.request.query, [str(column["column_name"]) for column in columns])
         if wish is None:
             return REFUSED
@@ -261,6 +264,15 @@ class Pages:
             None if told is None else more("What was promised", table(told.columns, told.rows, "Certificate")),
         ]  # fmt: skip
         return self._page(name, visit, "", body)
+
+    def _file(self, visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
+        """Returns all rows of a view as a file, which browsers keep and do not show."""
+        sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
+        admitted = visit.desk.admitted(sql)  # before it takes the place of a file: nobody waits for that beside it
+        with self._filing.place(visit.principal.name, FILE_SECONDS, visit.request.gone):
+            body = file_of(kind, visit.desk.table(admitted, FILE_BYTES))
+        named = ("Content-Disposition", f'attachment; filename="{name}.{kind}"')
+        return Response(HTTPStatus.OK, body, FILES[kind], (named,))
 
     def _ask(self, visit: _Visit) -> Response:
         text = visit.request.form.get("statement", "")
@@ -418,14 +430,6 @@ def _cost(row: Mapping[str, object]) -> Made:
     said = f" Suppose somebody guesses whether one person is in the data. A blind guess is right {BLIND} of 100 times. "
     said += f"With this view alone, a guess is right {at_most(guesses(row))}."
     return element("p", "It cost ", element("strong", price(row)), ".", said)
-
-
-def _file(visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
-    """Returns all rows of a view as a file, which browsers keep and do not show."""
-    sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
-    body = file_of(kind, visit.desk.table(sql, FILE_BYTES))
-    named = ("Content-Disposition", f'attachment; filename="{name}.{kind}"')
-    return Response(HTTPStatus.OK, body, FILES[kind], (named,))
 
 
 def _to(path: str, *headers: tuple[str, str]) -> Response:

@@ -35,7 +35,8 @@ _NAMES = frozenset(("sort", "down", "filter", "page", "row"))
 _PLAIN = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(.*\)|VARCHAR|DATE|TIME|TIMESTAMP( WITH TIME ZONE)?"
 )
-_FORMULA = r"^[=+\-@\t\r]"
+_FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+"""What a spreadsheet takes for a formula begins so. Some take the wide forms of =, +, - and @, too."""
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpduck.publish.pictures import KeyColumn, Shape
+from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, charts
 from dpduck.publish.report import NullWord, caption_of
 from dpduck.server.local_vault import LocalVault
+from dpduck.server.principals import Principal
 from dpduck.server.web import beside, cards, rows
-from dpduck.server.web.asking import Answer
+from dpduck.server.web.asking import Answer, Desk
 from dpduck.server.web.beside import History
 from dpduck.server.web.cards import View
 from dpduck.server.web.requests import REFUSED
 from dpduck.server.web.rows import Wish, file_of, file_sql, listed, wish_of
+from dpduck.values.column_notes import KEY
 from dpduck.values.errors import Refusal
 from tests.server.served import Served
 from tests.server.web.client import Browser, listening
@@ -89,6 +95,58 @@ def test_words_of_others_are_marked_as_theirs(served: Served, alice: Browser, po
     bob.pay(bob.ask("DROP PRIVATE VIEW bobs"))
 
 
+@pytest.mark.parametrize(
+    "columns", [f'2 * count(*) AS "{"n" * 1_200}"', ", ".join(f"count(*) AS n{one}" for one in range(61))]
+)
+def test_a_view_of_somebody_spoils_no_page_of_others(served: Served, alice: Browser, port: int, columns: str) -> None:
+    """A name is longer than what is shown of it, or there are more columns than are shown."""
+    bob = Browser(port)
+    bob.login(served.tokens["bob"])
+    bob.pay(bob.ask(f"CREATE PRIVATE VIEW a_odd OPTIONS (epsilon = 0.01) AS SELECT {columns} FROM visits"))
+    for path in ("/", "/view/a_odd", "/ask"):
+        page = alice.get(path)
+        assert page.status == 200 and "a_odd" in page.words, path
+    bob.pay(bob.ask("DROP PRIVATE VIEW a_odd"))
+
+
+def test_large_views_are_not_read_for_their_cards(
+    served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens the page does not wait until the large views of others are read."""
+    for most, read in ((400, True), (9, False)):
+        monkeypatch.setattr(cards, "ROWS_OF_A_THUMBNAIL", most)
+        before = len(served.audited())
+        assert "n by age." in alice.get("/").words
+        assert ('FROM "ages"' in [line["statement"] for line in served.audited()[before:]]) is read
+
+
+def test_many_columns_of_one_leave_no_view_without() -> None:
+    """Of all columns so many are listed: those of a view that comes late in the alphabet are among them."""
+    with duckdb.connect() as con:
+        for number in range(30):
+            con.execute(f"CREATE TABLE a{number} AS SELECT {', '.join(f'1 AS c{one}' for one in range(250))}")
+        con.execute("CREATE TABLE z AS SELECT 1 AS k, 2 AS n")
+        con.execute(f"COMMENT ON COLUMN z.k IS '{KEY}'")
+
+        class Asked:
+            principal = Principal("bob", None, None, "")
+
+            def ask(self, text: str, most: int = MOST_POINTS) -> Answer:
+                found = con.sql(f"SELECT * FROM ({text}) LIMIT {most}")
+                return Answer(tuple(found.columns), (), tuple(found.fetchall()))
+
+        last = cards.views_of(cast("Desk", Asked()), {})[-1]
+        assert last.name == "z" and last.sentence == "n by k."
+
+
+def test_a_small_picture_has_no_long_names() -> None:
+    """Everybody is sent the pictures of the first cards: a long name is not in each of their marks."""
+    spec, _ = charts(
+        Shape((KeyColumn("k" * 900),), (("n", None),)), ("n", None), [{"k" * 900: v, "n": 1} for v in "ab"]
+    )[0]
+    assert "k" * 900 in json.dumps(spec) and "k" * 100 not in json.dumps(cards.small(spec))
+
+
 def test_budgets_of_tables_of_others_are_not_shown(served: Served, alice: Browser, port: int) -> None:
     """Carol may not ask about visits: neither its budget nor its promise in words. Bob sees the budget."""
     carol, bob = Browser(port), Browser(port)
@@ -139,7 +197,8 @@ def test_addresses_of_rows_are_read_strictly(served: Served, alice: Browser) -> 
     for path in (
         "/?sort=n", "/ask?statement=x", f"/view/ages?token={served.tokens['alice']}", "/view/ages?sort=n&sort=n",
         "/view/ages?filter=%00", "/view/ages?filter=a%0Ab", "/view/ages?x", "/view/ages?sort=n?",
-        "/page.css?x=1", "/view/ages?" + "&".join(f"a{one}=1" for one in range(20)),
+        "/page.css?x=1", "/view/ages.csv?sort=n", "/view/ages.csv?x=1",
+        "/view/ages?" + "&".join(f"a{one}=1" for one in range(20)),
     ):  # fmt: skip
         assert alice.get(path).body == NOTHING, path
     typed = [line for line in served.audited()[before:] if "page" not in line]
@@ -175,6 +234,31 @@ def test_a_view_is_a_file(served: Served, alice: Browser) -> None:
     assert "Log in" in Browser(alice.port).get("/view/ages.csv").words
 
 
+def test_a_file_that_waits_for_its_statement_holds_up_no_other(
+    served: Served, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bob's statement waits, as for a place among the runners; alice has her file meanwhile."""
+    bob, at_work, done = Browser(alice.port), threading.Event(), threading.Event()
+    bob.login(served.tokens["bob"])
+    admit = served.service.gate.admit
+
+    def slow(principal: Principal, text: str, *more: Any) -> str:
+        if principal.name == "bob" and text.startswith('SELECT "age"'):
+            at_work.set()
+            assert done.wait(60)
+        return admit(principal, text, *more)
+
+    monkeypatch.setattr(served.service.gate, "admit", slow)
+    with ThreadPoolExecutor(2) as pool:
+        waits = pool.submit(bob.get, "/view/ages.csv")
+        try:
+            assert at_work.wait(60)
+            assert pool.submit(alice.get, "/view/ages.csv").result(20).status == 200 and not waits.done()
+        finally:
+            done.set()
+        assert waits.result(60).status == 200
+
+
 def fetched(browser: Browser, path: str) -> tuple[bytes, dict[str, str]]:
     client = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=60)
     client.request("GET", path, headers={"Cookie": browser.cookie})
@@ -187,11 +271,12 @@ def fetched(browser: Browser, path: str) -> tuple[bytes, dict[str, str]]:
 
 def test_no_text_of_a_file_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spreadsheet would run what begins with =, +, - or @. Numbers stay numbers, and Parquet stays as it is."""
-    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "\tx", "north", None]
-    table = pa.table({"=name": texts, "n": [-1, 2, 3, 4, 5, 6, 7]})
+    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "\tx", "north", None, "\n=1", "\uff1d1"]
+    table = pa.table({"=name": texts, "n": [-1, 2, 3, 4, 5, 6, 7, 8, 9]})
     lines = file_of("csv", table).decode().splitlines()
     assert lines[0] == '"\'=name","n"' and lines[1].startswith("\"'=cmd|") and lines[1].endswith(",-1")
     assert lines[6] == '"north",6' and lines[7] == ",7"
+    assert lines[8] == "\"'" and lines[10].startswith('"\'\uff1d1"'), "a line break, and the wide form of ="
     assert parquet.read_table(io.BytesIO(file_of("parquet", table))).to_pylist() == table.to_pylist()
     monkeypatch.setattr(rows, "FILE_BYTES", 10)
     with pytest.raises(Refusal, match="too large for a file"):
