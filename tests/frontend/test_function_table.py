@@ -144,11 +144,15 @@ def test_the_language_has_row_local_functions_alone() -> None:
 def test_duckdb_reads_the_functions_of_a_class(
     connection: duckdb.DuckDBPyConnection, kind: type[exp.Expr], names: str
 ) -> None:
-    """What the language writes of a class is, in DuckDB's own parse, a call of the functions that it says."""
+    """What the language writes of a class is, in DuckDB's own parse, a call of the functions that it says.
+
+    DuckDB 2.0 reads NOT before a function where 1.5 has a function with `not_` in its name.
+    """
     for name in names.split():
         found = forms(kind, name)
         assert found, name
-        assert any(name in functions_read(connection, sql) for sql in found), name
+        read = set().union(*(functions_read(connection, sql) for sql in found))
+        assert name in read or name.removeprefix("not_") in read, name
 
 
 def test_every_row_is_a_function_of_duckdb(catalog: list[tuple[str, str, str | None, bool]]) -> None:
