@@ -19,6 +19,7 @@ from dpduck.database.terms import Terms, earlier_terms
 from dpduck.frontend.rows.facts import Clamp, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period
 from dpduck.values.privacy import Budget, PrivacyUnit, Reference
 
@@ -71,6 +72,13 @@ class PolicyStore:
         """Returns the policy in force, None where there is none."""
         policy = self.now().policies.get(table.sql)
         return None if policy is None else with_budget(policy, self.budgets())
+
+    def required_policy(self, table: TableName) -> Policy:
+        """Returns the policy in force; refuses a table that has none."""
+        policy = self.policy(table)
+        if policy is None:
+            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
+        return policy
 
     def policies(self) -> list[Policy]:
         """Returns every policy in force, in the order of their tables' names."""
@@ -164,22 +172,20 @@ class PolicyStore:
 
     def last_policy(self, table: TableName) -> Policy | None:
         """Returns the policy a table has, or had last before it was dropped."""
-        with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1",
-                [table.sql],
-            ).fetchone()
-        return None if row is None else self._defined(row[0])
+        text = self._definition(table, 0)
+        return None if text is None else self._defined(text)
 
     def before_last(self, table: TableName) -> Policy | None:
         """Returns the policy of a table before its last revision, in force or not, None where there was none."""
+        text = self._definition(table, 1)
+        return None if text is None else policy_from_text(text)
+
+    def _definition(self, table: TableName, later: int) -> str | None:
+        """Returns the definition of a table's policy that was followed by so many later ones."""
+        of_table = f"FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1 OFFSET {later}"
         with self._open_cursor() as cursor:
-            row = cursor.execute(
-                f"SELECT definition FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1 "
-                "OFFSET 1",
-                [table.sql],
-            ).fetchone()
-        return None if row is None else policy_from_text(row[0])
+            row = cursor.execute(f"SELECT definition {of_table}", [table.sql]).fetchone()
+        return None if row is None else str(row[0])
 
     def last_revision(self, table: TableName) -> tuple[int, int]:
         """Returns the revision and epoch last used for a table, (0, 0) for a new one: none is ever used again."""
@@ -264,7 +270,7 @@ def policy_to_text(policy: Policy) -> str:
             ],
             "reference": _reference_fields(policy.unit.reference),
             "budget": _budget_fields(policy.budget),
-            "domains": [[column, _domain_fields(domain)] for column, domain in policy.domains],
+            "domains": [[column, vars(domain)] for column, domain in policy.domains],
             "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
             "expect_rows": policy.expect_rows,
             "max_epsilon": _rational(policy.max_epsilon),
@@ -322,26 +328,6 @@ def _rational(amount: Fraction | None) -> str | None:
 
 def _amount(text: str | None) -> Fraction | None:
     return None if text is None else Fraction(text)
-
-
-def _domain_fields(domain: Domain) -> dict[str, Any]:
-    if isinstance(domain, ValueDomain):
-        return {
-            "type_name": domain.type_name,
-            "values": list(domain.values),
-            "with_null": domain.with_null,
-            "other": domain.other,
-        }
-    return {
-        "type_name": domain.type_name,
-        "edges": list(domain.edges),
-        "upper": domain.upper,
-        "step": domain.step,
-        "unit": domain.unit,
-        "step_count": domain.step_count,
-        "with_null": domain.with_null,
-        "with_edges": domain.with_edges,
-    }
 
 
 def _domain(fields: dict[str, Any]) -> Domain:

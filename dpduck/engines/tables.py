@@ -177,7 +177,7 @@ class EngineTables:
         prepared: Prepared | None = None,
     ) -> Elsewhere:
         """Returns the engine for one statement, once its tables are what they were."""
-        (engine, buckets), policies = self._engines[name], list(map(self._policy, private))
+        (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
         if not every and prepared != self.prepared.of(private):
             raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again")
         sent = [Sent(one.table.parts, shapes[one.table], unit=unit_column(one, shapes[one.table])) for one in policies]
@@ -187,12 +187,6 @@ class EngineTables:
             return Elsewhere(tuple(sent), partial(engine.carry_packed, prepared.packed), packed=True)
         places = self._places(name, policies, shapes, every)
         return Elsewhere(tuple(sent), partial(engine.carry, places, buckets or _buckets(policies)))
-
-    def _policy(self, table: TableName) -> Policy:
-        policy = self._policies.policy(table)
-        if policy is None:
-            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
-        return policy
 
     def _places(
         self, name: str, policies: Sequence[Policy], shapes: Mapping[TableName, Columns], every: bool = False

@@ -83,7 +83,8 @@ class OwnerDesk:
             if statement.undo:
                 named = [self.prepared.named(table) or self._table(table) for table in statement.tables]
                 return "; ".join(map(self._unprepare, named))
-            policies = [self._required_policy(table) for table in dict.fromkeys(map(self._table, statement.tables))]
+            tables = dict.fromkeys(map(self._table, statement.tables))
+            policies = list(map(self.policies.required_policy, tables))
             for table, period in ((one.table, one.unit.period) for one in policies):
                 if period is not None:
                     raise unprepared(table, period.word)
@@ -134,10 +135,10 @@ class OwnerDesk:
 
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
         table = self._table(statement.table)
-        policy = self._required_policy(table)
+        policy = self.policies.required_policy(table)
         if statement.new_epoch:
             tables = dict.fromkeys([table, *map(self._table, statement.others)])
-            policies = [self._required_policy(one) for one in tables]
+            policies = map(self.policies.required_policy, tables)
             return self._put(*(replace(one, epoch=one.epoch + 1) for one in policies))
         columns = self.catalog.columns(table)
         if statement.drop_domain is not None:
@@ -177,12 +178,6 @@ class OwnerDesk:
 
     def _table(self, written: TableName) -> TableName:
         return owned_table(self.catalog, written)
-
-    def _required_policy(self, table: TableName) -> Policy:
-        policy = self.policies.policy(table)
-        if policy is None:
-            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
-        return policy
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[Column, ...]) -> PrivacyUnit:
         """Returns the privacy unit that a clause says. A refusal points at the clause."""

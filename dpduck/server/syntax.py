@@ -19,6 +19,7 @@ import duckdb
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.words import position_in
 from dpduck.values.errors import PermissionRefusal, Position, Refusal
+from dpduck.values.served_functions import TABLE
 
 Tree = dict[str, Any]
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
@@ -193,51 +194,8 @@ def _position(parsed: Any, text: str) -> Position | None:
     return position_in(text, int(place)) if place.isascii() and place.isdigit() and int(place) <= len(text) else None
 
 
-SCALAR = frozenset(
-    ("!", "!__postfix", "!~~", "!~~*", "%", "&", "&&", "*", "**", "+", "-", "->>", "/", "//", "<<", "<@", ">>",
-     "@", "@>", "^", "^@", "|", "||", "~", "~~", "~~*", "~~~", "abs", "acos", "acosh", "add", "age",
-     "array_distinct", "array_extract", "array_has", "array_has_all", "array_has_any", "array_length",
-     "array_position", "array_slice", "array_sort", "array_to_string", "array_value", "ascii", "asin", "asinh",
-     "atan", "atan2", "atanh", "bin", "bit_count", "bit_length", "cbrt", "ceil", "ceiling", "century",
-     "char_length", "character_length", "chr", "coalesce", "concat", "concat_ws", "contains", "cos", "cosh",
-     "cot", "current_date", "damerau_levenshtein", "date_add", "date_diff", "date_part", "date_sub",
-     "date_trunc", "datediff", "datepart", "datesub", "datetrunc", "day", "dayname", "dayofmonth", "dayofweek",
-     "dayofyear", "days_in_month", "decade", "degrees", "divide", "element_at", "ends_with", "enum_code",
-     "epoch", "epoch_ms", "epoch_us", "era", "even", "exp", "factorial", "fdiv", "filter", "floor", "fmod",
-     "gamma", "gcd", "greatest", "hash", "hex", "hour", "ifnull", "ilike_escape", "instr", "isfinite",
-     "isinf", "isnan", "isodow", "isoyear", "jaccard", "jaro_similarity", "jaro_winkler_similarity",
-     "json_array", "json_object", "julian", "last_day", "lcase", "lcm", "least", "left", "len", "length",
-     "levenshtein", "lgamma", "like_escape", "list_aggregate", "list_any_value", "list_apply", "list_avg",
-     "list_concat", "list_contains", "list_count", "list_distinct", "list_element", "list_extract",
-     "list_filter", "list_first", "list_has", "list_has_all", "list_has_any", "list_last", "list_max",
-     "list_median", "list_min", "list_position", "list_product", "list_reverse", "list_reverse_sort",
-     "list_slice", "list_sort", "list_stddev_samp", "list_sum", "list_transform", "list_unique", "list_value",
-     "list_var_samp", "list_zip", "ln", "log", "log10", "log2", "lower", "ltrim", "make_date", "make_time",
-     "make_timestamp", "map", "map_entries", "map_extract", "map_from_entries", "map_keys", "map_values", "md5",
-     "microsecond", "millennium", "millisecond", "minute", "mod", "month", "monthname", "multiply", "nextafter",
-     "not_ilike_escape", "not_like_escape", "nullif", "octet_length", "ord", "pi", "position", "pow", "power",
-     "prefix", "quarter", "radians", "regexp_escape", "regexp_extract", "regexp_full_match", "regexp_matches",
-     "regexp_replace", "replace", "reverse", "right", "round", "round_even", "row", "rtrim", "second", "sign",
-     "signbit", "sin", "sinh", "split", "split_part", "sqrt", "starts_with", "str_split", "strftime",
-     "string_split", "strip_accents", "strlen", "strpos", "strptime", "struct_extract", "struct_pack", "substr",
-     "substring", "subtract", "suffix", "tan", "tanh", "time_bucket", "timezone", "to_centuries", "to_days",
-     "to_decades", "to_hours", "to_microseconds", "to_millennia", "to_milliseconds", "to_minutes", "to_months",
-     "to_quarters", "to_seconds", "to_timestamp", "to_weeks", "to_years", "today", "translate", "trim", "trunc",
-     "try_strptime", "typeof", "ucase", "unicode", "unnest", "upper", "week", "weekday", "weekofyear",
-     "xor", "year", "yearweek")
-)  # fmt: skip
-AGGREGATE = frozenset(
-    ("any_value", "approx_count_distinct", "approx_quantile", "arbitrary", "arg_max", "arg_max_null", "arg_min",
-     "arg_min_null", "argmax", "argmin", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and",
-     "bool_or", "corr", "count", "count_if", "count_star", "countif", "covar_pop", "covar_samp", "cume_dist",
-     "dense_rank", "entropy", "favg", "first", "first_value", "fsum", "geomean", "geometric_mean",
-     "group_concat", "histogram", "kahan_sum", "kurtosis", "kurtosis_pop", "lag", "last", "last_value", "lead",
-     "list", "listagg", "mad", "max", "max_by", "mean", "median", "min", "min_by", "mode", "nth_value", "ntile",
-     "percent_rank", "product", "quantile", "quantile_cont", "quantile_disc", "rank", "regr_avgx", "regr_avgy",
-     "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "row_number",
-     "sem", "skewness", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "sumkahan", "var_pop",
-     "var_samp", "variance", "wavg", "weighted_avg")
-)  # fmt: skip
+SCALAR = frozenset(one.name for one in TABLE if one.served and not one.aggregate)
+AGGREGATE = frozenset(one.name for one in TABLE if one.served and one.aggregate)
 ANALYST_MACROS = frozenset(
     (
         "dp_cells_stderr",
@@ -272,19 +230,7 @@ SEEDED = frozenset(("dp_decode", "dp_project", "dp_project_all"))
 
 SEED = "_seed"
 FUNCTIONS = SCALAR | AGGREGATE | ANALYST_MACROS | SHIPPED_MACROS
-STREAMED = frozenset(
-    ("!", "!__postfix", "%", "&", "&&", "*", "+", "-", "/", "//", "<<", ">>", "@", "|", "~", "abs", "acos", "asin",
-     "atan", "atan2", "cbrt", "ceil", "ceiling", "century", "coalesce", "cos", "cot", "date_diff", "date_part",
-     "date_sub", "date_trunc", "datediff", "datepart", "datesub", "datetrunc", "day", "dayofmonth", "dayofweek",
-     "dayofyear", "decade", "degrees", "divide", "ends_with", "epoch", "exp", "fdiv", "floor", "fmod", "greatest",
-     "hash", "hour", "ifnull", "isfinite", "isinf", "isnan", "isodow", "isoyear", "last_day", "lcase", "least", "left",
-     "len", "length", "ln", "log", "log10", "log2", "lower", "ltrim", "minute", "mod", "month", "multiply", "nullif",
-     "pi", "prefix", "quarter", "radians", "right", "round", "round_even", "rtrim", "second", "sign", "sin", "sqrt",
-     "starts_with", "strlen", "struct_extract", "substr", "substring", "subtract", "suffix", "tan", "trim", "trunc",
-     "ucase", "upper", "week", "weekday", "weekofyear", "year", "yearweek",
-     "any_value", "avg", "bool_and", "bool_or", "count", "count_if", "count_star", "countif", "first", "last", "max",
-     "mean", "min", "stddev", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp", "variance")
-)  # fmt: skip
+STREAMED = frozenset(one.name for one in TABLE if one.served and one.streams)
 """What a statement may have that streams in the public database itself: constant time for a row but for the length of
 its text, and no text that is longer than what it is made of. Statements with anything else run in a runner."""
 

@@ -15,30 +15,14 @@ from typing import Any
 import duckdb
 
 from dpduck.values.errors import Refusal
+from dpduck.values.functions import ROW_LOCAL_FUNCTIONS
 
 CLASSES = frozenset(
     ("COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN", "TYPE")
 )
-FUNCTIONS = frozenset(
-    ("+", "-", "*", "/", "//", "%", "&", "|", "~", "<<", ">>", "||", "**", "^", "~~", "!~~", "~~*", "!~~*", "~~~",
-     "like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape", "regexp_full_match", "regexp_matches",
-     "abs", "ceil", "floor", "round", "trunc", "sign", "sqrt", "ln", "log", "log2", "log10", "exp", "cbrt", "power",
-     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "isnan", "isinf", "isfinite", "signbit", "even", "gcd",
-     "lcm", "xor", "greatest", "least", "nullif", "row", "struct_pack",
-     "upper", "lower", "length", "len", "strlen", "substring", "left", "right", "trim", "ltrim", "rtrim", "concat",
-     "replace", "reverse", "starts_with", "ends_with", "prefix", "suffix", "contains", "strpos", "split_part",
-     "strip_accents", "unicode", "ascii", "regexp_extract", "regexp_replace",
-     "year", "month", "day", "dayofweek", "dayofyear", "weekofyear", "week", "quarter", "hour", "minute", "second",
-     "isodow", "weekday", "decade", "century", "dayname", "monthname", "last_day", "date_part", "date_trunc",
-     "date_diff", "date_add", "make_date", "strftime", "to_years", "to_months", "to_days", "to_hours", "to_minutes",
-     "to_seconds", "to_weeks", "to_quarters", "to_milliseconds", "to_microseconds", "to_decades", "to_centuries",
-     "to_millennia")
-)  # fmt: skip
+FUNCTIONS = frozenset(one.name for one in ROW_LOCAL_FUNCTIONS if one.row_local)
 TUPLES = ("row", "struct_pack")
-TEXTS = frozenset(
-    ("||", "concat", "replace", "regexp_replace", "regexp_extract", "upper", "lower", "substring", "left", "right",
-     "trim", "ltrim", "rtrim", "reverse", "split_part", "strip_accents", "dayname", "monthname", "strftime")
-)  # fmt: skip
+TEXTS = frozenset(one.name for one in ROW_LOCAL_FUNCTIONS if one.makes_text)
 """Functions that make a text; a CAST may make one, too."""
 
 
