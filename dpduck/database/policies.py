@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -270,7 +270,7 @@ def policy_to_text(policy: Policy) -> str:
             ],
             "reference": _reference_fields(policy.unit.reference),
             "budget": _budget_fields(policy.budget),
-            "domains": [[column, vars(domain)] for column, domain in policy.domains],
+            "domains": [[column, asdict(domain)] for column, domain in policy.domains],
             "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
             "expect_rows": policy.expect_rows,
             "max_epsilon": _rational(policy.max_epsilon),
