@@ -1,11 +1,14 @@
-"""Facts of DuckDB's types: each is tried on DuckDB, or written here for every type."""
+"""Facts of DuckDB's types: each is tried on DuckDB, or written here for every type; no other file has a list."""
 
 from __future__ import annotations
 
+import ast
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +17,8 @@ import pytest
 from dpduck.frontend.rows.parts import text_sql, without_sign
 from dpduck.values.sqltypes import NAMES, SqlType, decimal_name, integer_name, sql_type
 
+PACKAGE = Path(__file__).resolve().parent.parent.parent / "dpduck"
+TABLE = "dpduck/values/sqltypes.py"
 WITH_PARTS = (
     "DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(38,10)", "ENUM('a', 'b/c', 'it''s (')", "INTEGER[]",
     "INTEGER[3]", "DECIMAL(9,2)[]", "ENUM('a')[]", "STRUCT(a INTEGER, b VARCHAR)", "MAP(INTEGER, VARCHAR)",
@@ -322,3 +327,74 @@ def test_names_are_read_whole() -> None:
         *("DECIMAL", "ENUM", "INTEGER[]", ""),
     ]
     assert [sql_type(name).kept_unit for name in HAVE["is_unit_part"][-2:]] == ["VARCHAR", "VARCHAR"]
+
+
+# No other file has a list of types.
+
+WORDS = {*NAMES, "DECIMAL", "ENUM", "STRUCT", "MAP", "UNION", "LIST"}
+_NAMES = "|".join([*sorted(WORDS, key=len, reverse=True), "TINY", "SMALL", "BIG", "HUGE"])
+ALTERNATIVES = re.compile(rf"\b(?:{_NAMES})[)?]*\|(?!\|)")
+PARTS_OF_TEXTS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "split"}
+ELSEWHERE = {
+    "dpduck/auditor/additivity.py": (1, "how a literal of a type is written"),
+    "dpduck/database/sandbox.py": (1, "examples of literals, for messages"),
+    "dpduck/database/stored.py": (2, "PostgreSQL's types as DuckDB reads them"),
+    "dpduck/engines/spark.py": (2, "Spark's types as DuckDB has them"),
+    "dpduck/frontend/rows/functions.py": (1, "sqlglot's names of types that a CAST may have"),
+    "dpduck/frontend/select/aggregates.py": (1, "what a message accepts in place of a type"),
+    "dpduck/frontend/select/binding.py": (1, "examples of literals, for messages"),
+    "dpduck/frontend/select/excluded_cells.py": (1, "how literals beside a type are read"),
+    "dpduck/frontend/text/dialect.py": (1, "words that begin a literal"),
+    "dpduck/mechanisms/rehearsal.py": (1, "awkward values of types"),
+    "dpduck/mechanisms/streams/difference.py": (1, "an aggregate's name, which is no type"),
+    "dpduck/mechanisms/synthetic/inside.py": (1, "how a value is made of a whole number"),
+    "dpduck/owner/draft.py": (1, "words of the clause DOMAIN"),
+    "dpduck/owner/policy_text.py": (1, "made-up values of types"),
+    "dpduck/publish/postgres.py": (2, "PostgreSQL's types for those of DuckDB"),
+    "dpduck/trusted/rows/orders.py": (1, "a file that is sent to an engine as it is, without the table"),
+    "dpduck/trusted/rows/program.py": (1, "types of what a worker makes"),
+}
+"""Files that name several types, how often, and why: each says what is made of a type in one place."""
+
+
+def is_type(node: ast.AST | None) -> bool:
+    """Whether a node is a text that is the name of a type, or the beginning of one."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.rstrip("(") in WORDS
+
+
+def lists(source: str) -> list[int]:
+    """The lines of sets, mappings and patterns of several types, and of names of types that are taken apart."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            several = sum(map(is_type, node.elts)) > 1
+        elif isinstance(node, ast.Dict):
+            several = max(sum(map(is_type, node.keys)), sum(map(is_type, node.values))) > 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARTS_OF_TEXTS:
+            arguments = [one for part in node.args for one in ([*part.elts] if isinstance(part, ast.Tuple) else [part])]
+            ends = ("INT", "INTEGER", "(") if node.func.attr != "endswith" else ("INT", "INTEGER")
+            several = any(is_type(one) or (isinstance(one, ast.Constant) and one.value in ends) for one in arguments)
+        else:
+            several = isinstance(node, ast.Constant) and bool(ALTERNATIVES.search(str(node.value)))
+        found += [node.lineno] if several and isinstance(node, ast.expr) else []
+    return found
+
+
+def test_no_other_file_lists_types() -> None:
+    """A property of SqlType takes the place of every set, mapping or pattern of types, and of tests of names."""
+    paths = (path for path in sorted(PACKAGE.rglob("*.py")) if str(path.relative_to(PACKAGE.parent)) != TABLE)
+    found = {str(path.relative_to(PACKAGE.parent)): lists(path.read_text(encoding="utf-8")) for path in paths}
+    assert {name: lines for name, lines in found.items() if len(lines) > ELSEWHERE.get(name, (0, ""))[0]} == {}
+    assert {name: most for name, (most, _) in ELSEWHERE.items() if len(found[name]) < most} == {}, "fewer: say so"
+
+
+@pytest.mark.parametrize("text", [
+    '_A = ("DATE", "TIMESTAMP")', '_A = frozenset(["FLOAT", "DOUBLE"])', '_A = {"FLOAT": 1, "DOUBLE": 2}',
+    r'_A = re.compile(r"U?(TINY|SMALL|BIG)INT")', r'_A = re.compile(r"VARCHAR|ENUM\(.*")',
+    'a.startswith("DECIMAL(")', 'a.startswith(("DATE", "x"))', 'a.endswith(("INT", "INTEGER"))',
+    'kind.partition("(")[0]',
+])  # fmt: skip
+def test_lists_of_types_are_found(text: str) -> None:
+    """Each form that there was is found, and a single type is none."""
+    assert lists(text)
+    assert Counter(lists('x == "DATE"; f"CAST({x} AS VARCHAR) || y"; [("n", "BIGINT"), ("m", "DOUBLE")]')) == {}
