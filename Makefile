@@ -117,11 +117,11 @@ times: $(DEVELOPMENT)
 # What another version of DuckDB cannot change is tested once. NEVER and ALONE never see it (tests/test_house.py holds
 # that). COVERAGE is decided by noise and recovery, after counts that other tests compare on both versions. The rest
 # are the rules of the house, and benchmarks, which run on the version that is pinned.
-NEVER := values algebra planning trusted/noise
+NEVER := algebra planning trusted/noise
 ALONE := $(patsubst %,trusted/private/test_%,chosen_buckets count_sketch exact_counts families lazy_histogram measure \
   noisy_total operators session_gate summary_sampler) $(patsubst %,mechanisms/summaries/test_%,estimators guess \
   priorities summary_audit summary_neighbours summary_ranges) $(patsubst %,mechanisms/synthetic/test_%,fit mwem) \
-  $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan)
+  $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan) $(patsubst %,values/test_%,accounting)
 COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals sum_coverage) \
   mechanisms/keys/test_key_coverage
 RULES := test_papers test_papers_items test_figures test_benchmarks test_house test_import_direction \

@@ -25,9 +25,9 @@ from benchmarks.papers._synthetic_data import data_folder
 from dpduck.frontend.statements.kinds import ClampClause, CreatePolicy, DomainClause
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
-from dpduck.owner.domains import TEMPORAL
 from dpduck.owner.draft import TODO
 from dpduck.owner.private_draft import DROPPED, NICE, grid_of
+from dpduck.values.sqltypes import sql_type
 
 TABLES = {
     "adult": ("FROM '{}/adult.parquet'", "ROW"),
@@ -101,7 +101,7 @@ def bounded(
 ) -> None:
     """The part of the values within bounds, and how far clamping moves the mean."""
     column = quote_identifier(name)
-    value = f"CAST(year({column}) AS DOUBLE)" if type_name in TEMPORAL else f"CAST({column} AS DOUBLE)"
+    value = f"CAST(year({column}) AS DOUBLE)" if sql_type(type_name).is_moment else f"CAST({column} AS DOUBLE)"
     low, high = con.execute(f"SELECT quantile_cont({value}, [0.01, 0.99]) FROM t").fetchall()[0][0]
     grid = list(map(float, grid_of(type_name)))
     best = (
@@ -113,7 +113,7 @@ def bounded(
     found.moved_best.append(found_best[1])
     if item is None:
         return
-    ends = (float(str(item.low)[:4]), float(str(item.high)[:4])) if type_name in TEMPORAL else ends_of(item)
+    ends = (float(str(item.low)[:4]), float(str(item.high)[:4])) if sql_type(type_name).is_moment else ends_of(item)
     covered, moved = figures(con, value, ends)
     found.covered.append(covered)
     found.moved.append(moved)

@@ -55,6 +55,7 @@ ROWS = {
         "trusted/rows/placed trusted/rows/held trusted/rows/program trusted/rows/plain "
         "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers trusted/private/features"
     ),
+    "facts of DuckDB\'s types": ("values/sqltypes"),
     "what may run over one row": ("trusted/rows/functions values/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
         "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "

@@ -18,7 +18,7 @@ from benchmarks.reading_list import (
     sums,
 )
 
-CEILINGS = {"the claim": 9921, "copies": 879, "the noise library": 1146, "the rows boundary": 7835}
+CEILINGS = {"the claim": 9910, "copies": 871, "the noise library": 1146, "the rows boundary": 8119}
 """Above today's lines. The aims are 3,000 for the claim and 5,500 with the rows boundary (benchmarks/reading_list)."""
 
 

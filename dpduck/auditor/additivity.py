@@ -32,7 +32,6 @@ from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
-from dpduck.owner.domains import is_numeric
 from dpduck.trusted.ask import Ask, Table, Total, norms_of, price
 from dpduck.trusted.ledger.secrets import no_step
 from dpduck.trusted.noise.entropy import operating_system_entropy
@@ -43,6 +42,7 @@ from dpduck.trusted.rows.workers import Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import DpduckError
 from dpduck.values.privacy import Charge
+from dpduck.values.sqltypes import sql_type
 
 UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400
 """The units that stay in a twin, the most rows of a unit in a table, and the rows of the twin."""
@@ -352,7 +352,7 @@ def _conditions(made: duckdb.DuckDBPyConnection, table: TableName, column: Colum
     if column.type_name == "BOOLEAN":
         return [form.format(c=name) for form in _TOLD]
     quoted = {"VARCHAR": "", "DATE": "DATE ", "TIMESTAMP": "TIMESTAMP "}.get(column.type_name)
-    if quoted is None and not is_numeric(column.type_name):
+    if quoted is None and not sql_type(column.type_name).is_numeric:
         return []
     common = f"SELECT CAST({name} AS VARCHAR) FROM {table.sql} WHERE {name} IS NOT NULL GROUP BY 1"
     rows = made.execute(f"{common} ORDER BY count(*) DESC, 1 LIMIT 2").fetchall()

@@ -21,10 +21,10 @@ from dpduck.engine.twins import twin_database
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
 from dpduck.mechanisms.rehearsal import awkward_values
-from dpduck.owner.domains import is_numeric
 from dpduck.owner.policy_text import key_sql
 from dpduck.trusted.ledger.secrets import BOUNDING_KEY
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 CROWDED, SPREAD, ODD = "crowded", "spread", "odd"
 KINDS = (CROWDED, SPREAD, ODD)
@@ -209,7 +209,7 @@ def _value(column: Column, policy: Policy, kind: str, place: int) -> str:
 
 def _beyond(clamp: Clamp, type_name: str) -> str:
     """Returns SQL of a value ten times beyond a clamp, where the type has such; else at its end."""
-    if not is_numeric(type_name):
+    if not sql_type(type_name).is_numeric:
         return f"CAST({quote_text(clamp.high)} AS {type_name})"
     far = f"CAST({quote_text(clamp.high)} AS DOUBLE) + 9 * abs(CAST({quote_text(clamp.high)} AS DOUBLE)) + 9"
     return f"coalesce(TRY_CAST({far} AS {type_name}), CAST({quote_text(clamp.high)} AS {type_name}))"

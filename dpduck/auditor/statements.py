@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from dpduck.auditor.neighbours import UNIQUE_TEXT, Neighbours, is_open_text
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import fold, quote_identifier
-from dpduck.owner.domains import is_numeric
 from dpduck.values.domain import RangeDomain
 from dpduck.values.privacy import PrivacyUnit
+from dpduck.values.sqltypes import sql_type
 
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 MOST_CELLS = 200
@@ -68,7 +68,7 @@ def _asked(policy: Policy, columns: Sequence[Column], epsilon: str) -> Asked:
     sizes = {one.name: domain.size for one in keys if (domain := policy.domain(one.name)) is not None}
     small = sorted((name for name in sizes if sizes[name] <= MOST_CELLS), key=lambda name: sizes[name])
     texts = [one.name for one in open_columns if is_open_text(one, policy)]
-    numbers = [one.name for one in open_columns if is_numeric(one.type_name)]
+    numbers = [one.name for one in open_columns if sql_type(one.type_name).is_numeric]
     of_period = [] if period is None else [one for one in keys if fold(one.name) == fold(period.column)]
     domain = policy.domain(of_period[0].name) if of_period else None
     where = ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpduck.frontend.text.names import quote_identifier
+from dpduck.values.sqltypes import sql_type
 
 if TYPE_CHECKING:
     import duckdb
@@ -134,7 +135,7 @@ def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -
 def _shown(name: str, type_name: object) -> str:
     """Returns SQL of a column: one with fractions has DIGITS of them at most."""
     column = quote_identifier(name)
-    if str(type_name) not in ("DOUBLE", "FLOAT"):
+    if not sql_type(str(type_name)).is_float:
         return column
     whole = f"CAST(floor(log10(abs({column}))) AS INTEGER)"
     digits = f"greatest(0, {DIGITS - 1} - {whole})"

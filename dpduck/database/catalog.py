@@ -22,8 +22,8 @@ from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_
 from dpduck.trusted.conditions import where_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
+from dpduck.values.sqltypes import sql_type
 
-_KEY_TYPE = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|DATE")
 _COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
 _FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
 """One pass over a text. NFC and some of ICU sort runs of marks: a text of a few megabytes takes hours to compare."""
@@ -374,7 +374,7 @@ class Catalog:
         given = {fold(column) for column in columns}
         types = {fold(column.name): column.type_name for column in self.columns(table)}
         return not self.has_collations(table) and any(
-            given.issuperset(map(fold, key)) and all(_KEY_TYPE.fullmatch(types.get(fold(part), "")) for part in key)
+            given.issuperset(map(fold, key)) and all(sql_type(types.get(fold(part), "")).is_own_key for part in key)
             for key in self.unique_keys(table)
         )
 

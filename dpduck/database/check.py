@@ -6,7 +6,6 @@ variations of marginals: half the sum of absolute differences of shares.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,6 +27,7 @@ from dpduck.trusted.rows.periods import unit_sql as unit_of_period_sql
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.periods import PeriodColumn
+from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
 """Rows of either table that are read; of more, a sample."""
@@ -109,10 +109,6 @@ def _shares(codes: IntegerArray, members: Sequence[int], shape: tuple[int, ...])
     return shares
 
 
-_NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$")
-_UNITS = re.compile(r"(U?(SMALL|BIG|HUGE)?INT(EGER)?|VARCHAR|UUID)$")
-"""Types of columns whose quantiles are shown, and of those that may say whose a row is."""
-
 NO_POLICY = (
     "no policy yet: dp_draft('..') begins one. A domain or clamp says what was known without these rows: "
     "round outwards, and copy nothing from here"
@@ -179,12 +175,14 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -
         nulls, values = _row(reads, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
         findings.append(_rows(f"rows with NULL in {column.name}", nulls, total, "WITH NULL would keep them in cells"))
         findings.append(Finding(f"different values of {column.name}", values, ""))
-        if _NUMBERS.match(column.type_name):
+        kind = sql_type(column.type_name)
+        if kind.is_numeric:
             ends = ", ".join(f"quantile_disc({name}, {place})" for place in (0.005, 0.995))
             low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
             findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
             findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
-        if _UNITS.match(column.type_name) and values:
+        may_be_unit = kind.bits > 8 or (kind.is_unit_part and not kind.is_whole)  # 256 values are no people
+        if may_be_unit and values:
             per = f"SELECT count(*) AS rows FROM {table.sql}{where_sql([f'{name} IS NOT NULL'])} GROUP BY {name}"
             high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
             told = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"

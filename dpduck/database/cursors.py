@@ -17,6 +17,7 @@ import duckdb
 from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
+from dpduck.values.sqltypes import sql_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -382,14 +383,11 @@ def interrupted_after(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iter
             timer.join()  # the cursor may be closed from here on
 
 
-_OF_ANY_LENGTH = re.compile(r"VARCHAR|BLOB|BIT|BIGNUM|JSON|\[|STRUCT|MAP|UNION|VARIANT")
-
-
 def characters_of(cursor: duckdb.DuckDBPyConnection, select_sql: str) -> int:
     """Tells how many bytes the texts of a SELECT's rows have, and whatever else has no fixed length, as text."""
     types = [row[1] for row in cursor.execute(f"DESCRIBE FROM ({select_sql})").fetchall()]
     names = [f"c{number}" for number in range(len(types))]
-    long = [name for name, kind in zip(names, types, strict=True) if _OF_ANY_LENGTH.search(kind)]
+    long = [name for name, kind in zip(names, types, strict=True) if not sql_type(str(kind)).is_short]
     if not long:
         return 0
     length = " + ".join(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)" for name in long)

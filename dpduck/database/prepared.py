@@ -32,10 +32,11 @@ from dpduck.trusted.ledger.secrets import Steps
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, Twins
-from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, carried, write_twin
+from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, write_twin
 from dpduck.trusted.rows.whole_numbers import Clamped, clamped_column
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
+from dpduck.values.sqltypes import sql_type
 
 AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or UNPREPARE"
 
@@ -235,9 +236,9 @@ class PreparedTables:
             raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
         relation = relation_of(table, policy, Reading(catalog, {}))
         for column in relation.columns:
-            if not carried(column.type_name):
+            if not sql_type(column.type_name).is_carried:
                 raise Refusal(
-                    f"{table.table}.{column.name} is {column.type_name.partition('(')[0]}: such a column cannot be "
+                    f"{table.table}.{column.name} is {sql_type(column.type_name).word}: such a column cannot be "
                     "prepared",
                     accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID"
                     + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._known else ""),

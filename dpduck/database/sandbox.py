@@ -19,6 +19,7 @@ from dpduck.frontend.rows.facts import Column, Image, ImageInput
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text, written_values
 from dpduck.trusted.rows.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
 from dpduck.values.errors import DpduckError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 Tables = Mapping[TableName, Sequence[Column]]
 Fact = TypeVar("Fact")
@@ -274,7 +275,7 @@ def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: 
 
 
 def _require_plain(type_name: str) -> None:
-    if "[" in type_name or ("(" in type_name and not type_name.startswith("DECIMAL(")):
+    if sql_type(type_name).has_parts or sql_type(type_name).is_enum:
         raise Refusal("a group of lists, structs or rows is refused", accepted="its parts one by one in GROUP BY")
 
 

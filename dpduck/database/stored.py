@@ -12,7 +12,6 @@ It does so in the transaction that counts.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ import duckdb
 from dpduck.database.cursors import BUILT_IN_ONLY
 from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import decimal_name, sql_type
 
 _ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"
 _KIND = """SELECT type, options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases()
@@ -45,8 +45,6 @@ def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
 # another program may hold texts that are not UTF-8. For each file of ducklake_add_data_files, DuckLake remembers the
 # names of its columns (mapping_id). Its own files have numbers for that.
 
-_LONG = re.compile(r"\bU?HUGEINT\b")
-_SHORTENED = re.compile(r"\bINTERVAL\b|\bTIME WITH TIME ZONE\b")
 _FILES = """
 SELECT coalesce(bool_and(coalesce(known.own, false)), true) FROM (
     SELECT DISTINCT parse_filename(data_file) AS name FROM ducklake_list_files({lake}, {table}, schema => {schema})
@@ -68,7 +66,8 @@ def _require_written_by_ducklake(
 
     catalog, place: the database and the schema of the metadata, where they are not the usual ones.
     """
-    long = [name for name, type_name in _columns(cursor, table).items() if _LONG.search(type_name)]
+    kinds = {name: sql_type(type_name) for name, type_name in _columns(cursor, table).items()}
+    long = [name for name, kind in kinds.items() if kind.mentions("HUGEINT", "UHUGEINT")]
     if long:
         name = quote_identifier(long[0])
         raise Refusal(
@@ -76,7 +75,7 @@ def _require_written_by_ducklake(
             accepted=f"a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST({name} AS DECIMAL(38, 0)) AS {name}) FROM "
             f"{table}",
         )
-    shortened = [name for name, type_name in _columns(cursor, table).items() if _SHORTENED.search(type_name)]
+    shortened = [name for name, kind in kinds.items() if kind.mentions("INTERVAL", "TIME WITH TIME ZONE")]
     if shortened:
         name = quote_identifier(shortened[0])
         raise Refusal(
@@ -200,7 +199,7 @@ class _LentColumn:
 def _numeric(modifier: int) -> str:
     """Returns the type that a numeric is read as. It is DOUBLE without a number of digits, or with too many."""
     digits, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
-    return "DOUBLE" if modifier == -1 or scale < 0 or digits > 38 else f"DECIMAL({digits},{scale})"
+    return "DOUBLE" if modifier == -1 or scale < 0 or digits > 38 else decimal_name(digits, scale)
 
 
 def _require_as_in_postgres(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import re
 import shutil
 import threading
 from collections import OrderedDict
@@ -32,9 +31,10 @@ from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.trusted.rows.program import BATCH_TEXTS
-from dpduck.trusted.rows.twin_writer import carried, sent_sql
+from dpduck.trusted.rows.twin_writer import sent_sql
 from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.values.errors import InternalError, Refusal, StoreError
+from dpduck.values.sqltypes import sql_type
 
 TABLE = "main.twin"
 BLOCK = 1 << 16
@@ -222,10 +222,10 @@ class TwinFiles:
         if known in self._copies:
             self._copies.move_to_end(known)
             return self._copies[known]
-        other = next((column for column in columns if not carried(column.type_name)), None)
+        other = next((column for column in columns if not sql_type(column.type_name).is_carried), None)
         if other is not None:
             raise Refusal(
-                f"{table.table} has a column {other.name} of type {other.type_name.partition('(')[0]}, and is joined "
+                f"{table.table} has a column {other.name} of type {sql_type(other.type_name).word}, and is joined "
                 "with a prepared table",
                 accepted="a public table of numbers, texts and moments, or ALTER PRIVACY POLICY ON .. UNPREPARE",
             )
@@ -303,7 +303,7 @@ def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: 
     """Returns what the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers'
     halves.
     """
-    tied = [column for column in columns if re.match("U?HUGEINT|DECIMAL|UUID|FLOAT|DOUBLE", column.type_name)]
+    tied = [column for column in columns if sql_type(column.type_name).has_tied_hashes]
     if not tied:
         return []
     texts = ", ".join(f"CAST({quote_identifier(column.name)} AS VARCHAR)" for column in tied)

@@ -20,6 +20,7 @@ from dpduck.trusted.private.contributions import UNIT
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.orders import ALIKE, BUCKET, GROUPS, PARTIAL, TABLE, Order, Sent, column_name
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 TYPES = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
@@ -27,10 +28,6 @@ TYPES = {
 }  # fmt: skip
 """DuckDB's types of what travels through Arrow as it is. A timestamp of a session's time zone, char(n), texts under a
 collation and nested values do not."""
-
-WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-UNITS = re.compile(r"TINYINT|SMALLINT|INTEGER|BIGINT|VARCHAR|DATE|BOOLEAN|DECIMAL\(.*\)")
-"""Types of units of which equal values are equal bytes, there and here, so that no unit is in two buckets."""
 
 Columns = tuple[tuple[str, str], ...]
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
@@ -281,7 +278,7 @@ def _bucket(place: Place, buckets: int) -> str:
     if place.unit is None:
         return anywhere
     type_name = dict(place.columns)[place.unit]
-    unit = f"CAST({_quoted(place.unit)} AS BIGINT)" if type_name in WHOLE else _quoted(place.unit)
+    unit = f"CAST({_quoted(place.unit)} AS BIGINT)" if sql_type(type_name).is_integer else _quoted(place.unit)
     bucket = f"pmod(xxhash64({unit}), {buckets})"
     return f"CASE WHEN {unit} IS NULL THEN {anywhere} ELSE {bucket} END" if place.every else bucket
 

@@ -14,16 +14,17 @@ from dpduck.database.cursors import OpenCursor
 from dpduck.database.policies import PolicyStore, named_in_sql
 from dpduck.engines.prepared import Placed, Prepared, PreparedThere, unit_column
 from dpduck.engines.probe import probed
-from dpduck.engines.spark import UNITS, Columns, Described, Place, SparkEngine
+from dpduck.engines.spark import Columns, Described, Place, SparkEngine
 from dpduck.frontend.rows.facts import Column, Policy, Rows
 from dpduck.frontend.text.names import TableName, quote_identifier, require_plain_names
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere, columns_elsewhere
 from dpduck.trusted.rows.orders import BATCH, Sent, quoted
 from dpduck.trusted.rows.reader import TWINS
-from dpduck.trusted.rows.twin_writer import carried, sent_sql
+from dpduck.trusted.rows.twin_writer import sent_sql
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 ROWS_OF_BUCKET = 1_000_000
 FEWEST, USUAL, MOST = 8, 64, 4096
@@ -126,7 +127,7 @@ class EngineTables:
             named = named_in_sql(other.table)
             if other.identity == own.identity and named != table and self._policies.last_revision(named)[0]:
                 raise Refusal(f"{table} is {named}, which has or had a policy", accepted=f"the policy on {named}")
-        if unit_type is not None and not UNITS.fullmatch(unit_type):
+        if unit_type is not None and not sql_type(unit_type).is_engine_unit:
             raise Refusal(
                 f"{unit_type} is no privacy unit in an engine: equal values may be grouped apart there",
                 accepted="a unit of whole or decimal numbers, texts, dates or BOOLEAN",
@@ -225,7 +226,7 @@ def _buckets(policies: Sequence[Policy]) -> int:
 def _require_one_type(places: Iterable[Place]) -> None:
     """Refuses tables whose units are of types that an engine hashes apart."""
     types = {dict(place.columns)[place.unit] for place in places if place.unit is not None}
-    kinds = {"BIGINT" if type_name.endswith("INT") or type_name == "INTEGER" else type_name for type_name in types}
+    kinds = {"BIGINT" if sql_type(type_name).is_integer else type_name for type_name in types}
     if len(kinds) > 1:
         raise Refusal("the tables' units are of different types", accepted="units of one type")
 
@@ -234,7 +235,7 @@ def public_table(
     cursor: duckdb.DuckDBPyConnection, name: str, parts: tuple[str, ...], columns: Sequence[tuple[str, str]]
 ) -> Sent:
     """Returns a public table with its rows, as it is sent to every task."""
-    other = next((column for column, type_name in columns if not carried(type_name)), None)
+    other = next((column for column, type_name in columns if not sql_type(type_name).is_carried), None)
     if other is not None:
         raise Refusal(
             f"{parts[-1]}.{other} is of a type that does not travel to an engine",

@@ -48,6 +48,7 @@ from dpduck.values.column_notes import (
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import shown as shown_run
 from dpduck.values.privacy import Charge
+from dpduck.values.sqltypes import sql_type
 
 
 def margins_sql(
@@ -273,7 +274,7 @@ def _values_of(key: Key, question: Question) -> Values:
         return Values.LISTED
     if key.shape:
         return Values.RANGE
-    return Values.WHOLE if domain.step == "1" and domain.type_name.endswith(("INT", "INTEGER")) else Values.BIN
+    return Values.WHOLE if domain.step == "1" and sql_type(domain.type_name).is_whole else Values.BIN
 
 
 def _nulls_of(number: int, question: Question) -> Nulls:

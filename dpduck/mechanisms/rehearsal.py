@@ -30,6 +30,7 @@ from dpduck.trusted.rows.plain_numbers import number_sql
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
 MADE_UP_ROWS = 6
@@ -39,15 +40,6 @@ TRIES = 3
 _NUMBERS = ("0", "1", "-1", "7")
 _VALUES: dict[str, tuple[str, ...]] = {
     "BOOLEAN": ("true", "false"),
-    "TINYINT": ("-128", "127", *_NUMBERS),
-    "SMALLINT": ("-32768", "32767", *_NUMBERS),
-    "INTEGER": ("-2147483648", "2147483647", *_NUMBERS),
-    "BIGINT": ("-9223372036854775808", "9223372036854775807", *_NUMBERS),
-    "HUGEINT": ("-170141183460469231731687303715884105728", "170141183460469231731687303715884105727", "1"),
-    "UTINYINT": ("255", "0", "1"),
-    "USMALLINT": ("65535", "0", "1"),
-    "UINTEGER": ("4294967295", "0", "1"),
-    "UBIGINT": ("18446744073709551615", "0", "1"),
     "FLOAT": ("nan", "inf", "-3.4e38", "-0.0", "1"),
     "DOUBLE": ("nan", "-inf", "1.7e308", "-0.0", "0.5"),
     "VARCHAR": ("", "12", "a\u0308 [%_\\\\", "2024-02-30", "1e400", "x" * 300),
@@ -133,9 +125,13 @@ def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, colu
 
 def awkward_values(type_name: str) -> tuple[str, ...]:
     """Lists texts of awkward values of a type; none of one that is not computed with."""
-    if type_name.startswith("DECIMAL("):
-        width, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
-        largest = "9" * (width - scale) + "." + "9" * scale if width > scale else "0." + "9" * scale
+    kind = sql_type(type_name)
+    if kind.is_whole and kind.is_signed:
+        return (str(kind.least), str(kind.most), *(_NUMBERS if kind.is_integer else ("1",)))
+    if kind.is_integer:
+        return (str(kind.most), "0", "1")
+    if kind.is_decimal:
+        largest = f"{'9' * (kind.digits - kind.scale) or '0'}.{'9' * kind.scale}"
         return (largest.rstrip("."), f"-{largest.rstrip('.')}", "0")
     return _VALUES.get(type_name, ())
 

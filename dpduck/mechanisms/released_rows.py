@@ -24,6 +24,7 @@ from dpduck.frontend.text.names import (
     written_values,
 )
 from dpduck.values.arrays import FloatArray
+from dpduck.values.sqltypes import sql_type
 
 WRITTEN = 1024
 """Labels that are written into SQL: to scan an Arrow table DuckDB's client imports all of Arrow's file systems."""
@@ -144,7 +145,7 @@ def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | No
     insertion.
     """
     texts = pa.array(labels, pa.string())
-    if type_name in ("VARCHAR", "HUGEINT", "UHUGEINT", "UUID", "TIME"):
+    if sql_type(type_name).is_released_as_text:
         return texts
     rows = [written_values(row) for row in enumerate(labels[:WRITTEN])]
     if 0 < len(labels) <= WRITTEN and not any(parameters for _, parameters in rows):

@@ -21,13 +21,9 @@ from dpduck.frontend.text.names import TableName, fold, quote_text
 from dpduck.frontend.text.positions import nearest
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 MAX_DOMAIN = 10_000_000
-INTEGERS = frozenset(
-    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
-)
-FLOATS = frozenset(("FLOAT", "DOUBLE"))
-TEMPORAL = frozenset(("DATE", "TIMESTAMP"))
 _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 
@@ -61,7 +57,7 @@ def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[D
         if clause.column != EVERY:
             found.append(clause)
             continue
-        typed = [one for one in columns if one.type_name.startswith(clause.kind.upper()) and "[" not in one.type_name]
+        typed = [one for one in columns if sql_type(one.type_name).kind == clause.kind.upper()]
         if not typed:
             raise Refusal(
                 f"no column is of type {clause.kind.upper()}",
@@ -72,19 +68,11 @@ def spread(clauses: Sequence[DomainClause], columns: Sequence[Column]) -> list[D
     return found
 
 
-def is_numeric(type_name: str) -> bool:
-    """Tells whether a column of this type can be binned by numbers or clamped."""
-    return type_name in INTEGERS or type_name in FLOATS or type_name.startswith("DECIMAL")
-
-
-def _has_ranges(type_name: str) -> bool:
-    return is_numeric(type_name) or type_name in TEMPORAL
-
-
 def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> ValueDomain:
     _require_listable(type_name)
+    kind = sql_type(type_name)
     values = tuple(
-        "0.0" if value == "-0.0" and type_name in FLOATS else value for value in _values(clause, type_name, catalog)
+        "0.0" if value == "-0.0" and kind.is_float else value for value in _values(clause, type_name, catalog)
     )
     if len(set(values)) != len(values):
         raise Refusal("a value of the domain is listed twice", accepted="each value once")
@@ -94,7 +82,7 @@ def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Val
         raise Refusal(
             f"WITH OTHER needs a label of the column's type, and {clause.column} is of type {type_name}",
             accepted="WITH OTHER on VARCHAR columns; here "
-            + ("RANGE .. WITH EDGES, which keeps other values, or " if _has_ranges(type_name) else "")
+            + ("RANGE .. WITH EDGES, which keeps other values, or " if kind.is_numeric or kind.is_moment else "")
             + "IN (..) by itself, where rows with others are in no group",
         )
     if clause.other in values:
@@ -103,9 +91,7 @@ def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Val
 
 
 def _require_listable(type_name: str) -> None:
-    if not (
-        is_numeric(type_name) or type_name in TEMPORAL or type_name in ("VARCHAR", "BOOLEAN", "UUID", "TIME")
-    ) and not type_name.startswith("ENUM"):
+    if not sql_type(type_name).is_listable:
         raise Refusal(
             f"a column of type {type_name} cannot have a domain",
             accepted="numbers, VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP, UUID and ENUM columns",
@@ -129,7 +115,7 @@ def _values(clause: DomainClause, type_name: str, catalog: Catalog) -> tuple[str
 
 
 def _enum_values(clause: DomainClause, type_name: str) -> tuple[str, ...]:
-    if not type_name.startswith("ENUM"):
+    if not sql_type(type_name).is_enum:
         raise Refusal(f"the column {clause.column} is of type {type_name}", accepted="ENUM on a column of an ENUM type")
     with sandbox() as connection:
         rows = connection.execute(f"SELECT unnest(enum_range(CAST(NULL AS {type_name})))").fetchall()
@@ -155,7 +141,8 @@ def _public_values(clause: DomainClause, type_name: str, catalog: Catalog) -> tu
 
 
 def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
-    if type_name in TEMPORAL:
+    kind = sql_type(type_name)
+    if kind.is_moment:
         if type_name == "DATE" and not clause.unit:
             clause = replace(clause, unit="day")
         edges, upper, count = _temporal_edges(clause, type_name)
@@ -166,7 +153,7 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
             f"{column} is of type {type_name}: the bin of a value would depend on the session's time zone",
             accepted=f"RANGE after ALTER TABLE .. ALTER {column} TYPE TIMESTAMP USING {column} AT TIME ZONE 'UTC'",
         )
-    if not is_numeric(type_name):
+    if not kind.is_numeric:
         raise Refusal(
             f"RANGE needs an ordered column, and {clause.column} is of type {type_name}",
             accepted="numbers, DATE and TIMESTAMP columns"
@@ -182,7 +169,7 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
         raise Refusal(
             "RANGE low TO high is not a whole number of steps", accepted=f"high = low + k * step, k at least 1{ends}"
         )
-    if type_name in INTEGERS and (low.denominator != 1 or step.denominator != 1):
+    if kind.is_whole and (low.denominator != 1 or step.denominator != 1):
         raise Refusal(f"the column {clause.column} holds whole numbers", accepted="whole numbers in RANGE and STEP")
     bins = (high - low) / step
     if bins > MAX_DOMAIN:
@@ -259,7 +246,7 @@ def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type
 def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
     """Returns the clamp of a numeric column; its step divides the range, so that sums are integers."""
     low, high = (exact_number(text) for text in (clause.low, clause.high))
-    if not is_numeric(type_name):
+    if not sql_type(type_name).is_numeric:
         raise Refusal(
             f"CLAMP needs a column of numbers, and {clause.column} is of type {type_name}",
             accepted="a numeric column; or no CLAMP, and bounds where it is asked: "
@@ -291,10 +278,10 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
 
     Policies that are in a store keep the step that they were stored with.
     """
-    if type_name in INTEGERS:
+    kind = sql_type(type_name)
+    if kind.is_whole:
         return Fraction(1)
-    scale = type_name.rstrip(")").rpartition(",")[2] if type_name.startswith("DECIMAL") else ""
-    step = Fraction(1, 10 ** int(scale)) if scale else decimal_step(high - low)
+    step = Fraction(1, 10**kind.scale) if kind.is_decimal else decimal_step(high - low)
     return divisor(divisor(step, low), high)
 
 
@@ -302,7 +289,7 @@ def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
     """Tells the owner where values are rounded to a step that nobody wrote; '' where none is lost."""
     grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).settled()
     written = exact_number(clause.step) if clause.step else None
-    exact = type_name not in FLOATS and grid.step == exact_number(clamp.step)
+    exact = not sql_type(type_name).is_float and grid.step == exact_number(clamp.step)
     if grid.step == written or (written is None and exact):
         return ""
     shown = decimal_text(grid.step) if _is_decimal(grid.step) else str(grid.step)

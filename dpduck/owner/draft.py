@@ -16,8 +16,8 @@ from sqlglot.errors import SqlglotError
 from dpduck.database.catalog import Catalog
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import TableName, fold, quote_text
-from dpduck.owner.domains import INTEGERS, TEMPORAL, is_numeric
 from dpduck.owner.policy_text import Home, name_text, table_text
+from dpduck.values.sqltypes import sql_type
 
 TODO = "TODO"
 _WIDTH = 100
@@ -59,12 +59,6 @@ OTHERS = (
     "Of types that statements cannot look into. Only IS NULL in WHERE and count(column) take them; a part of them "
     "needs a column of its own:"
 )
-_COMPARABLE = re.compile(
-    r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE|TIME|TIMESTAMP(_S|_MS|_NS)?|"
-    r"INTERVAL|UUID"
-)
-"""Types that conditions are about."""
-
 NUMBERS = "Whole numbers that are codes take a list, too: IN (1, 2) in place of RANGE."
 
 TEXTS = "Dates and amounts that are texts take no RANGE and no CLAMP: convert them in the file first."
@@ -220,7 +214,8 @@ def _unit(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
     """Returns the lines of PRIVACY UNIT, and its column; "" where nothing tells it."""
     column, reference, why = _protected(schema, catalog)
     if not column:
-        others = [one.name for one in schema.columns if one.type_name in INTEGERS | {"VARCHAR", "UUID"}][:_MANY]
+        kinds = ((one.name, sql_type(one.type_name)) for one in schema.columns)
+        others = [name for name, kind in kinds if kind.is_whole or kind.is_unit_part][:_MANY]
         asked = f" Its columns of numbers and texts: {', '.join(map(_said, others))}." if others else ""
         lines = [*_remark(f"{TODO}: {WHO}{asked}"), *_remark(f"{TODO}: {MOST}")]
         return [*lines, f"    PRIVACY UNIT {TODO} MAX ROWS {TODO},"], ""
@@ -265,17 +260,13 @@ def _leads(policy: Policy, key: str, catalog: Catalog) -> bool:
 def _of_types(schema: Schema, done: set[str]) -> Iterator[str]:
     """Yields DOMAIN of BOOLEAN and ENUM columns: all of a kind at once where they are alike."""
     for kind in ("BOOLEAN", "ENUM"):
-        typed = [one.name for one in schema.columns if _kind(one.type_name) == kind]
+        typed = [one.name for one in schema.columns if sql_type(one.type_name).kind == kind]
         free = [name for name in typed if name not in done]
         for null in dict.fromkeys(map(schema.null, free)):
             alike = [name for name in free if schema.null(name) == null]
             names = ", ".join(map(name_text, alike))
             of = "ALL" if alike == typed and len(alike) > 1 else f"({names})" if len(alike) > 1 else names
             yield f"    DOMAIN {of} {kind}{null},"
-
-
-def _kind(type_name: str) -> str:
-    return "ENUM" if type_name.startswith("ENUM(") and not type_name.endswith("]") else type_name
 
 
 def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
@@ -288,7 +279,7 @@ def _declared(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> 
         if fold(column.name) in links:
             other, key = links[fold(column.name)]
             lines = [f"    DOMAIN {name} FROM {table_text(other, schema.home)}.{name_text(key)}{null},"]
-        elif not lines and _kind(column.type_name) not in ("BOOLEAN", "ENUM"):
+        elif not lines and not sql_type(column.type_name).lists_its_values:
             lines = _namesakes(column, catalog, public, schema)
         if lines:
             yield column.name, lines
@@ -305,7 +296,7 @@ def _checked(constraint: Constraint, column: Column, null: str) -> list[str]:
         values = [_literal(value) for value in check.expressions]
         known = [value for value in values if value is not None]
         return [f"    DOMAIN {name} IN ({', '.join(known)}){null},"] if known and len(known) == len(values) else []
-    if isinstance(check, exp.Between) and is_numeric(column.type_name):
+    if isinstance(check, exp.Between) and sql_type(column.type_name).is_numeric:
         low, high = (_literal(check.args[side]) for side in ("low", "high"))
         if low is None or high is None or low.startswith("'") or high.startswith("'"):
             return []
@@ -353,16 +344,16 @@ def _namesakes(column: Column, catalog: Catalog, public: Sequence[TableName], sc
 
 def _left_to_owner(schema: Schema, done: set[str], given: Suggested | None) -> Iterator[str]:
     """Yields items as comments, one for each column of which nothing is declared, with what is missing."""
-    listed = any(one.type_name in INTEGERS and one.name not in done for one in schema.columns)
+    listed = any(sql_type(one.type_name).is_whole and one.name not in done for one in schema.columns)
     texts = any(one.type_name == "VARCHAR" and one.name not in done for one in schema.columns)
     yield from _remark(" ".join([LISTS, *([NUMBERS] if listed else []), *([TEXTS] if texts else [])]))
     suggested = {} if given is None else given.columns
     unused = list[tuple[str, bool]]()
     for column in schema.columns:
-        if column.name in done or _kind(column.type_name) in ("BOOLEAN", "ENUM"):
+        if column.name in done or sql_type(column.type_name).lists_its_values:
             continue
         items = list(_open_items(column, schema))
-        unused += [] if items else [(column.name, bool(_COMPARABLE.fullmatch(column.type_name)))]
+        unused += [] if items else [(column.name, sql_type(column.type_name).is_plain)]
         why, found = suggested.get(column.name, ("", ()))
         yield from _remark(f"{_said(column.name)}: {why}") if why else ()
         yield from (f"    {item}" for item in found)
@@ -388,8 +379,8 @@ def _open_items(column: Column, schema: Schema) -> Iterator[str]:
         return
     if column.type_name == "VARCHAR":
         yield f"DOMAIN {name} IN ('{TODO}', '{TODO}'){null} WITH OTHER,"
-    elif column.type_name in TEMPORAL:
+    elif sql_type(column.type_name).is_moment:
         yield f"DOMAIN {name} RANGE {TODO} TO {TODO} STEP MONTH{null} WITH EDGES,"
-    elif is_numeric(column.type_name):
+    elif sql_type(column.type_name).is_numeric:
         yield f"DOMAIN {name} RANGE {TODO} TO {TODO} STEP {TODO}{null} WITH EDGES,"
         yield f"CLAMP {name} BETWEEN {TODO} AND {TODO},"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpduck.frontend.rows.facts import Column, Policy, PublicFacts
-from dpduck.frontend.rows.periods import DATES, UNITS
 from dpduck.frontend.rows.relation import required_together
 from dpduck.frontend.statements.kinds import BudgetClause, PolicyClauses
 from dpduck.frontend.text.names import TableName, fold, require_plain_names
@@ -15,15 +14,16 @@ from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period, named_like_periods
 from dpduck.values.privacy import Budget, PrivacyUnit
+from dpduck.values.sqltypes import sql_type
 
 _TOGETHER = re.compile(r"\(.+, .+\)", re.DOTALL)
 
 
 def period_of(word: str, column: Column) -> Period:
     """PER word OF a column, of a type that says of which period a row is."""
-    if column.type_name not in DATES:
+    if not sql_type(column.type_name).is_moment:
         raise Refusal(
-            f"{column.name} is {column.type_name.partition('(')[0]}, which does not say of which {word.lower()} a row "
+            f"{column.name} is {sql_type(column.type_name).word}, which does not say of which {word.lower()} a row "
             "is, whatever the session's time zone",
             accepted="a column of type DATE or TIMESTAMP",
         )
@@ -46,9 +46,9 @@ def require_other_name(column: Column, period: Period | None) -> None:
         )
     if named_like_periods(column.name):
         raise Refusal(f"{column.name!r} is how the ledger writes periods", accepted="a unit's column of another name")
-    if period is not None and column.type_name not in UNITS:
+    if period is not None and not sql_type(column.type_name).is_unit_part:
         raise Refusal(
-            f"{column.name} is {column.type_name.partition('(')[0]}, which is not told apart by period",
+            f"{column.name} is {sql_type(column.type_name).word}, which is not told apart by period",
             accepted="a unit of whole numbers up to 64 bits, VARCHAR or UUID",
         )
 

@@ -18,10 +18,11 @@ from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.statements.policy import MAX_ROWS_LIMIT
 from dpduck.frontend.text.dialect import MAX_CHARACTERS, MAX_DIGITS, PrivateDuckDB, bounded_tokens, exact_number
 from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
-from dpduck.owner.domains import INTEGERS, decimal_text, is_numeric
+from dpduck.owner.domains import decimal_text
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
+from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
 MOST_LABELS = 1_000
@@ -106,10 +107,11 @@ def _in_range(domain: RangeDomain, mixed: str) -> str:
         return f"{low} + CAST({mixed} % date_diff('day', {low}, {high}) AS INTEGER)"
     if domain.type_name == "TIMESTAMP":
         return f"{low} + to_seconds(CAST({mixed} % greatest(date_diff('second', {low}, {high}), 1) AS BIGINT))"
-    if domain.type_name in INTEGERS:
+    kind = sql_type(domain.type_name)
+    if kind.is_whole:
         width = int(domain.upper) - int(domain.edges[0])
         return f"CAST({domain.edges[0]} AS HUGEINT) + CAST({mixed} % {width} AS HUGEINT)"
-    if domain.type_name in ("FLOAT", "DOUBLE"):
+    if kind.is_float:
         return _between(domain.edges[0], domain.upper, domain.type_name, mixed)
     return _one_of(domain.edges, domain.type_name, mixed)
 
@@ -117,21 +119,21 @@ def _in_range(domain: RangeDomain, mixed: str) -> str:
 def _between(low: str, high: str, type_name: str, mixed: str) -> str:
     first, last = (f"CAST({quote_text(text)} AS DOUBLE)" for text in (low, high))
     value = f"({first} + ({mixed} % {_PRIME}) / {_PRIME}.0 * ({last} - {first}))"
-    return f"TRY_CAST({f'floor({value})' if type_name in INTEGERS else value} AS {type_name})"
+    return f"TRY_CAST({f'floor({value})' if sql_type(type_name).is_whole else value} AS {type_name})"
 
 
 def _usual(type_name: str, mixed: str) -> str:
     """Returns a value of the type, of a column that a policy says nothing about; NULL of lists and the like."""
-    if type_name in INTEGERS:
+    kind = sql_type(type_name)
+    if kind.is_whole:
         return f"CAST({mixed} % 100 AS {type_name})"
-    if is_numeric(type_name):
+    if kind.is_numeric:
         return f"TRY_CAST(({mixed} % {_PRIME}) / {_PRIME}.0 * 9 AS {type_name})"
-    if type_name.startswith("ENUM(") and not type_name.endswith("]"):
+    if kind.is_enum:
         values = f"enum_range(CAST(NULL AS {type_name}))"
         return f"list_extract({values}, 1 + CAST({mixed} % len({values}) AS INTEGER))"
-    if type_name.startswith("TIMESTAMP"):
-        return _MOMENT.format(h=mixed)
-    return _USUAL[type_name].format(h=mixed) if type_name in _USUAL else "NULL"
+    usual = _USUAL.get(type_name, _MOMENT if kind.is_dated else "NULL")
+    return usual.format(h=mixed)
 
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -273,7 +275,7 @@ def domain_text(domain: Domain, most: int | None = None) -> str:
 
 
 def _value(text: str, type_name: str) -> str:
-    bare = is_numeric(type_name) and _NUMBER.fullmatch(text) and len(text) <= MAX_DIGITS
+    bare = sql_type(type_name).is_numeric and _NUMBER.fullmatch(text) and len(text) <= MAX_DIGITS
     return text if bare else quote_text(text)
 
 
@@ -292,7 +294,8 @@ def _is_regular(domain: Domain) -> bool:
     low, step = exact_number(domain.edges[0]), exact_number(domain.step)
     if exact_number(domain.upper) != low + step * len(domain.edges):
         return False
-    if domain.type_name not in ("FLOAT", "DOUBLE") or len(domain.edges) > _MOST_LOOKED_AT:
-        return domain.type_name not in ("FLOAT", "DOUBLE")
+    floating = sql_type(domain.type_name).is_float
+    if not floating or len(domain.edges) > _MOST_LOOKED_AT:
+        return not floating
     holds = np.float32 if domain.type_name == "FLOAT" else np.float64
     return all(holds(float(low + step * place)) == holds(float(edge)) for place, edge in enumerate(domain.edges))

@@ -13,12 +13,13 @@ from math import floor, log10
 
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import quote_identifier
-from dpduck.owner.domains import FLOATS, INTEGERS, TEMPORAL, decimal_text
+from dpduck.owner.domains import decimal_text
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.policy_text import Home, name_text, table_text
 from dpduck.values.accounting import rho_of, rho_of_pure
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
+from dpduck.values.sqltypes import sql_type
 
 DIGITS = (Fraction(1), Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4), Fraction(5), Fraction(6), Fraction(8))
 DECADES = 9
@@ -99,10 +100,8 @@ def _kind(column: Column, policy: Policy) -> str:
     """Returns what can be asked of a column: 'number', 'date', 'text', or "" for nothing."""
     if column.type_name == "VARCHAR":
         return "text" if policy.budget.delta_keys and not policy.budget.pure else ""
-    if column.type_name in TEMPORAL:
-        return "date"
-    numbers = column.type_name in INTEGERS | FLOATS or column.type_name.startswith("DECIMAL")
-    return "number" if numbers else ""
+    kind = sql_type(column.type_name)
+    return "date" if kind.is_moment else "number" if kind.is_numeric else ""
 
 
 def _is_declared(column: Column, policy: Policy) -> bool:
@@ -133,19 +132,19 @@ def grid_of(type_name: str) -> tuple[Fraction, ...]:
     >>> [str(edge) for edge in grid_of("DOUBLE")][72:76]
     ['0', '1/10', '3/20', '1/5']
     """
-    if type_name in TEMPORAL:
+    kind = sql_type(type_name)
+    if kind.is_moment:
         return tuple(map(Fraction, YEARS))
-    whole = type_name in INTEGERS
-    first = 0 if whole else SMALLEST
+    first = 0 if kind.is_whole else SMALLEST
     positive = {digit * Fraction(10) ** power for power in range(first, first + DECADES) for digit in DIGITS}
-    if not whole:
+    if not kind.is_whole:
         return tuple(sorted({-edge for edge in positive} | {Fraction(0)} | positive))
     coarse = {-Fraction(digit * 10**power) for power in range(1, first + DECADES) for digit in (1, 2, 5)}
     single = {*CODES, *CALENDAR, *range(1900, CALENDAR.start, 10), *BLANKS, *(blank + 1 for blank in BLANKS)}
     edges = coarse | set(map(Fraction, single)) | {edge for edge in positive if edge.denominator == 1}
     edges.add(Fraction(CODES.stop))
-    largest = {"TINYINT": 127, "UTINYINT": 255, "SMALLINT": 32_767, "USMALLINT": 65_535}.get(type_name, 10**DECADES)
-    lowest = 0 if type_name.startswith("U") else -largest
+    largest = min(kind.most, 10**DECADES)
+    lowest = -largest if kind.is_signed else 0
     return tuple(sorted(edge for edge in edges if lowest <= edge <= largest))
 
 
@@ -173,7 +172,8 @@ def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
 
     Consecutive whole numbers and consecutive years are counted. This keeps the text short.
     """
-    name, temporal = quote_identifier(column.name), column.type_name in TEMPORAL
+    name, kind = quote_identifier(column.name), sql_type(column.type_name)
+    temporal = kind.is_moment
 
     def end(edge: Fraction) -> str:
         return f"{column.type_name} '{edge}-01-01'" if temporal else decimal_text(edge)
@@ -182,7 +182,7 @@ def place_sql(column: Column, grid: Sequence[Fraction]) -> str:
     while place < len(grid):
         cases.append(f"WHEN {name} < {end(grid[place])} THEN {place + 1}")
         last = place
-        while column.type_name in TEMPORAL | INTEGERS and last + 1 < len(grid) and grid[last + 1] == grid[last] + 1:
+        while (temporal or kind.is_whole) and last + 1 < len(grid) and grid[last + 1] == grid[last] + 1:
             last += 1
         if last > place + 1:
             inside = f"floor(least(greatest({value}, {grid[place]}), {grid[last] - 1}))"

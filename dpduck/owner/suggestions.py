@@ -12,7 +12,7 @@ from math import ceil, floor, log10, sqrt
 
 from dpduck.frontend.rows.facts import Column, Policy
 from dpduck.frontend.text.names import quote_text
-from dpduck.owner.domains import INTEGERS, TEMPORAL, decimal_text
+from dpduck.owner.domains import decimal_text
 from dpduck.owner.draft import TODO, Suggested
 from dpduck.owner.noisy_shares import ONE_SIDE, STANDS_OUT, STEP, Beyond, Tail, shares_up_to
 from dpduck.owner.policy_text import Home, budget_text, domain_text, name_text, unit_text
@@ -32,6 +32,7 @@ from dpduck.owner.private_draft import (
     PrivateQuestion,
     Rows,
 )
+from dpduck.values.sqltypes import sql_type
 
 ONE_PLACE = 0.8
 """The standard error of the share of one place, relative to that of a share at or above an edge."""
@@ -179,7 +180,7 @@ def seen(question: PrivateQuestion, answer: tuple[object, ...], units: float, ra
     if question.column is None or present <= 2 * STANDS_OUT * error:
         return None
     below = tuple((share - blank) / present for share in known[1:-1])
-    whole = question.column.type_name in INTEGERS
+    whole = sql_type(question.column.type_name).is_whole
     return Seen(question.grid, below, error / present, blank, units * present, whole)
 
 
@@ -385,7 +386,7 @@ def _about(one: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
     ends = None if shares is None else shares.ends
     if shares is None or ends is None:
         return "its bounds do not stand out of the noise at this price, or lie beyond the grid.", ()
-    if column.type_name in TEMPORAL:
+    if sql_type(column.type_name).is_moment:
         return _of_dates(column, shares, ends, null)
     said, place = [], no_answer(shares)
     if place is not None:

@@ -36,6 +36,7 @@ from dpduck.values.column_notes import (
     Values,
     unit_in,
 )
+from dpduck.values.sqltypes import sql_type
 
 MOST_BARS, MOST_POINTS, MOST_TILES = 60, 5_000, 3_600
 MOST_LINES, MOST_GROUPED, MOST_PARTS = 4, 6, 6
@@ -156,7 +157,7 @@ def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
     answers = tuple(
         (name, errors.get(name))
         for name, kind, comment in columns
-        if is_number(kind) and not comment.startswith(_NO_ANSWERS) and name not in errors.values()
+        if sql_type(kind).is_numeric and not comment.startswith(_NO_ANSWERS) and name not in errors.values()
     )
     levels, named = (
         next((name for name, comment in comments.items() if comment == note), None)
@@ -181,11 +182,6 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
     """Tells whether a column of an earlier version's view may be a key under another name."""
     name, kind, comment = column
     return comment.startswith(FROM_ANSWERS) and not _is_error(name, kind, comments)
-
-
-def is_number(type_name: str) -> bool:
-    """Tells whether a column of this DuckDB type can be drawn."""
-    return type_name.endswith("INT") or type_name in ("INTEGER", "DOUBLE", "FLOAT") or type_name.startswith("DECIMAL(")
 
 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:

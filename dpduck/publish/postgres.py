@@ -19,6 +19,7 @@ from dpduck.database.attaching import not_opened
 from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.sqltypes import sql_type
 
 # What is published of a store: its private views with their comments and metadata, and nothing else.
 
@@ -309,8 +310,6 @@ _CAST = {
     "TIMESTAMP_MS": ("timestamp without time zone", "TIMESTAMP"),
     "TIMESTAMP_NS": ("timestamp without time zone", "TIMESTAMP"),
 }
-_NESTED = re.compile(r"^(STRUCT|MAP|UNION)\(|\[\d*\]$")
-_DECIMAL = re.compile(r"^DECIMAL\((\d+),\s*(\d+)\)$")
 
 
 @dataclass(frozen=True)
@@ -345,11 +344,11 @@ def postgres_column(name: str, type_name: str) -> PostgresColumn:
         return PostgresColumn(name, _SAME[type_name], None)
     if type_name in _CAST:
         return PostgresColumn(name, *_CAST[type_name])
-    if _NESTED.search(type_name):
+    kind = sql_type(type_name)
+    if kind.has_parts:
         return PostgresColumn(name, "jsonb", "JSON")
-    decimal = _DECIMAL.match(type_name)
-    if decimal is not None:
-        return PostgresColumn(name, f"numeric({decimal[1]},{decimal[2]})", None)
+    if kind.is_decimal:
+        return PostgresColumn(name, f"numeric({kind.digits},{kind.scale})", None)
     return PostgresColumn(name, "text", "VARCHAR")
 
 

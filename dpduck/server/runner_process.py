@@ -33,9 +33,7 @@ ROWS_AT_ONCE = 65_536
 """Of a batch of Arrow: DuckDB takes room for a whole batch of every column at once, however few rows there are."""
 
 _ALIGNMENT = 64
-NUMBER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\([0-9]+,[0-9]+\)")
-SHORT = re.compile(rf"{NUMBER.pattern}|U?HUGEINT|UUID|DATE|INTERVAL|TIME(STAMP)?[A-Z_ ]*")
-"""Types whose values are short, whatever they are."""
+_DECIMAL = re.compile(r"DECIMAL\([0-9]+,[0-9]+\)")
 
 
 def packed(message: Message, table: pa.Table | None = None) -> bytes:
@@ -71,13 +69,13 @@ def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tup
     cursor.unregister("dpduck_rows")
 
 
-def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, kept: re.Pattern[str]) -> str:
-    """Returns the SELECT for display: columns whose type matches `kept` as they are, of others the first letters, as
+def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, kept: Callable[[str], bool]) -> str:
+    """Returns the SELECT for display: columns of types that are `kept` as they are, of others the first letters, as
     text. names: of its columns; types: of as many as are wanted.
     """
     parts = []
     for place, (name, kind) in enumerate(zip(distinct(list(names))[: len(types)], types, strict=True)):
-        value = f"c{place}" if kept.fullmatch(kind) else f"left(CAST(c{place} AS VARCHAR), {letters})"
+        value = f"c{place}" if kept(kind) else f"left(CAST(c{place} AS VARCHAR), {letters})"
         parts.append(f'{value} AS "{name.replace(chr(34), chr(34) * 2)}"')
     columns = ", ".join(f"c{place}" for place in range(len(names)))
     return f"SELECT {', '.join(parts)} FROM ({sql}\n) AS dpduck_shown({columns})"
@@ -149,7 +147,9 @@ def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Messag
     sql = message["sql"]
     if message.get("letters") is not None:
         bound = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT 0")
-        sql = shown_sql(sql, bound.columns, list(map(str, bound.types)), message["letters"], SHORT)
+        short = frozenset(message["short"])  # names of types; this process has no table of them
+        types = [_DECIMAL.sub("DECIMAL", str(kind)) for kind in bound.types]
+        sql = shown_sql(sql, bound.columns, types, message["letters"], short.__contains__)
     relation = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT {message['rows'] + 1}")
     columns = list(zip(distinct(relation.columns), map(str, relation.types), strict=True))
     batches: list[pa.RecordBatch] = []

@@ -25,6 +25,7 @@ from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows
 from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import NAMES, sql_type
 
 GRACE = 1.0
 """Seconds in which a runner whose time is over may still say so; then it is killed."""
@@ -85,7 +86,9 @@ class Runners:
         """Returns the rows of a SELECT over these tables; a Refusal where it takes too much of anything, or is given
         up. letters: see shown_sql.
         """
-        most = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
+        most: Message = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
+        if letters is not None:
+            most["short"] = [*(name for name in NAMES if sql_type(name).is_short), "DECIMAL"]
         with self._places.place(principal, seconds, given_up):
             used, message, table = self._tried(principal, sql, sources, most, given_up)
             if used and message.get("why") == runner_process.MEMORY:  # allocators keep what earlier statements needed

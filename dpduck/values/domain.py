@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-_ONE_FORM = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|VARCHAR|UUID|DATE|ENUM\(.*\)", re.DOTALL)
+from dpduck.values.sqltypes import sql_type
+
 _LONGEST_TOLD = 4096
 """Bytes of a label that is told from all other texts: longer texts may be cut before they are compared."""
 
@@ -77,14 +77,6 @@ class RangeDomain:
 Domain = ValueDomain | RangeDomain
 
 
-def has_one_form(type_name: str) -> bool:
-    """Tells whether equal values of a type are stored alike, so that a constraint and a GROUP BY tell the same apart.
-
-    Zero has two signs in a DOUBLE, and NaN many forms. A collation is no part of a type.
-    """
-    return _ONE_FORM.fullmatch(type_name) is not None
-
-
 def tells_values_apart(domain: Domain, type_name: str) -> bool:
     """Tells whether each code of a domain is one value of a column, and never NULL. type_name: of the column.
 
@@ -93,4 +85,4 @@ def tells_values_apart(domain: Domain, type_name: str) -> bool:
     if not isinstance(domain, ValueDomain) or domain.with_null or domain.other is not None:
         return False
     short = all(len(label.encode("utf-8", "surrogatepass")) <= _LONGEST_TOLD for label in domain.values)
-    return short and domain.type_name == type_name and has_one_form(type_name)
+    return short and domain.type_name == type_name and sql_type(type_name).has_one_form

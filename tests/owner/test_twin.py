@@ -13,14 +13,15 @@ from click.testing import CliRunner
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.engine.functions import OWNER, engine_of
-from dpduck.owner.domains import INTEGERS
 from dpduck.trusted.rows import reader, scan
+from dpduck.values.sqltypes import NAMES, sql_type
 from tests.owner.test_policy_text import POLICIES, shop
 from tests.support.clinics import Clinic, by, one_line
 
 DOCS = Path(__file__).parents[2] / "docs"
 TYPES = (
-    *sorted(INTEGERS), "FLOAT", "DOUBLE", "DECIMAL(9,2)", "VARCHAR", "BOOLEAN", "DATE", "TIME", "TIMESTAMP",
+    *sorted(name for name in NAMES if sql_type(name).is_whole),
+    "FLOAT", "DOUBLE", "DECIMAL(9,2)", "VARCHAR", "BOOLEAN", "DATE", "TIME", "TIMESTAMP",
     "TIMESTAMP WITH TIME ZONE", "INTERVAL", "UUID", "BLOB", "ENUM('a', 'b')", "INTEGER[]", "STRUCT(a INTEGER)",
 )  # fmt: skip
 

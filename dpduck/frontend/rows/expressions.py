@@ -12,16 +12,14 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from dpduck.frontend.rows.functions import CAST_TYPES, check_row_local
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.frontend.text.positions import refusal
+from dpduck.values.sqltypes import SqlType, sql_type
 
-_INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
-_FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 BOOLEAN = (
     *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
     exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
 )  # fmt: skip
 """Nodes that are of BOOLEAN type whatever is in them."""
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 
@@ -98,26 +96,25 @@ def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) 
         return False
     if literal.is_string:
         return type_name == "VARCHAR" or _is_moment(literal, type_name)
-    if type_name in _INTEGERS:
+    kind = sql_type(type_name)
+    if kind.is_integer:
         return literal.is_int and len(literal.name) <= 9
-    if type_name in _FLOATS:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
+    if kind.is_float:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
         return len(literal.name) <= 16
-    return _fits_decimal(literal.name, type_name)
+    return kind.is_decimal and _fits_decimal(literal.name, kind)
 
 
-def _fits_decimal(number: str, type_name: str) -> bool:
+def _fits_decimal(number: str, kind: SqlType) -> bool:
     """Tells whether the type has a place for each digit of the number, so that the column is compared as it is."""
-    places = _DECIMAL.fullmatch(type_name)
     digits = _PLAIN_NUMBER.fullmatch(number)
-    if not places or not digits:
+    if not digits:
         return False
-    width, scale = int(places[1]), int(places[2])
-    return len(digits[2] or "") <= scale and len(digits[1]) <= width - scale
+    return len(digits[2] or "") <= kind.scale and len(digits[1]) <= kind.digits - kind.scale
 
 
 def _is_moment(literal: exp.Literal, type_name: str) -> bool:
     """Tells whether the text is a day, or a time of a day, that certainly converts to the type."""
-    if type_name not in ("DATE", "TIMESTAMP") or not literal.is_string or not _MOMENT.fullmatch(literal.name):
+    if not sql_type(type_name).is_moment or not literal.is_string or not _MOMENT.fullmatch(literal.name):
         return False
     try:
         (date if type_name == "DATE" else datetime).fromisoformat(literal.name)

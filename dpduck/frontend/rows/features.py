@@ -14,11 +14,12 @@ from sqlglot import exp
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Clamp, PublicFacts
 from dpduck.frontend.rows.functions import check_row_local
-from dpduck.frontend.rows.parts import ADDED, COMPARED, COMPUTED, Feature, Operand, Place
+from dpduck.frontend.rows.parts import Feature, Operand, Place
 from dpduck.frontend.rows.sql import column_types, places_sql, stored_sql
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.sqltypes import decimal_name, sql_type
 
 FORMS = "count, min, max, sum, first(x ORDER BY y), last(x ORDER BY y), arg_min, arg_max, any_value, bool_or, bool_and"
 WINDOWS = (
@@ -152,13 +153,14 @@ class FeatureReader:
             return kind
         if form != "sum":
             return kind
-        if not ADDED.fullmatch(kind):
+        if not sql_type(kind).fits_64_bits:
             raise refusal(
                 place,
-                f"a sum of {kind.partition('(')[0]} may overflow, or depend on the order of rows",
+                f"a sum of {sql_type(kind).word} may overflow, or depend on the order of rows",
                 "sum(CAST(x AS DECIMAL(18, 4))), or of whole numbers of at most 64 bits",
             )
-        return f"DECIMAL(38,{kind.split(',')[1]}" if kind.startswith("DECIMAL") else "HUGEINT"
+        added = sql_type(kind)
+        return decimal_name(38, added.scale) if added.is_decimal else "HUGEINT"
 
     def _first(self, node: exp.Expr, kept: list[exp.Expr]) -> Made:
         order = node.this
@@ -230,10 +232,10 @@ class FeatureReader:
 
     def _require_compared(self, operand: Operand, place: exp.Expr, *, computed: bool) -> None:
         kind = operand.type_name
-        if not (COMPUTED if computed else COMPARED).fullmatch(kind):
+        if not (sql_type(kind).travels if computed else sql_type(kind).is_feature):
             raise refusal(
                 place,
-                f"a value of a privacy unit's rows is {kind.partition('(')[0]}, which is refused",
+                f"a value of a privacy unit's rows is {sql_type(kind).word}, which is refused",
                 "numbers of at most 64 bits, texts, BOOLEAN, DATE and TIMESTAMP; or a CAST to one",
             )
         if kind == "VARCHAR" and any(self._facts.has_collations(table) for table in self._source.every_table):

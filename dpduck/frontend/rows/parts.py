@@ -6,35 +6,25 @@ or an output may be an analyst's expression, and trusted code finds out by itsel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 
-_YEARS = ("0001-01-01", "9999-12-31")
-_MOMENTS = {
-    "TIMESTAMP": _YEARS, "TIMESTAMP_S": _YEARS, "TIMESTAMP_MS": _YEARS, "TIMESTAMP_NS": ("1678-01-01", "2262-01-01"),
-    "TIMESTAMP WITH TIME ZONE": ("0001-01-02 00:00:00+00", "9999-12-30 00:00:00+00"),
-    "TIME": ("00:00:00", "24:00:00"), "TIME_NS": ("00:00:00", "24:00:00"),
-}  # fmt: skip
-
-FLOATS = ("FLOAT", "DOUBLE")
+from dpduck.values.sqltypes import sql_type
 
 
 def text_sql(value: str, type_name: str) -> str:
-    """Returns SQL of a stored value's text, total for every value of its type: NULL for moments that have no text.
-
-    DuckDB raises, or becomes invalid, where it writes a moment that no calendar has; a comparison never does.
-    """
-    if type_name in FLOATS:
+    """Returns SQL of a stored value's text, total for every value of its type: NULL for moments that have no text."""
+    kind = sql_type(type_name)
+    if kind.is_float:
         return f"CAST({without_sign(value, type_name)} AS VARCHAR)"
-    if type_name.startswith("DECIMAL("):
+    if kind.is_decimal:
         return f"CASE WHEN {digits_fit(value, type_name)} THEN CAST({value} AS VARCHAR) END"
-    if type_name not in _MOMENTS:
+    if kind.calendar is None:
         return f"CAST({value} AS VARCHAR)"
-    low, high = (f"CAST('{end}' AS {type_name})" for end in _MOMENTS[type_name])
-    ends = "" if "TIME_" in type_name or type_name == "TIME" else ("infinity", "-infinity")
+    low, high = (f"CAST('{end}' AS {type_name})" for end in kind.calendar)
+    ends = ("infinity", "-infinity") if kind.has_infinity else ()
     endless = "".join(f" OR {value} = CAST('{end}' AS {type_name})" for end in ends)
     return f"CASE WHEN {value} BETWEEN {low} AND {high}{endless} THEN CAST({value} AS VARCHAR) END"
 
@@ -51,14 +41,11 @@ def without_sign(value: str, type_name: str) -> str:
 
 def digits_fit(value: str, type_name: str) -> str:
     """Tells whether a stored decimal has no more digits than its type; from Arrow and Parquet DuckDB keeps others."""
-    digits, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
-    most = f"{'9' * (digits - scale) or '0'}.{'9' * scale}"
+    kind = sql_type(type_name)
+    most = f"{'9' * (kind.digits - kind.scale) or '0'}.{'9' * kind.scale}"
     low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
     return f"{value} BETWEEN {low} AND {high}"
 
-
-LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length", "BIT": "octet_length"}
-"""Functions of the bytes of a value, by its type."""
 
 LONGEST_JOINED = 4096
 """Bytes of the texts of a row that stand beside a join; rows with longer ones are left out there."""
@@ -66,8 +53,8 @@ LONGEST_JOINED = 4096
 
 def fits_sql(value: str, type_name: str, longest: int) -> str:
     """Returns a condition that leaves out a row whose text is too long; "" for other types."""
-    length = LENGTHS.get(type_name)
-    return "" if length is None else f"({value} IS NULL OR {length}({value}) <= {longest})"
+    length = sql_type(type_name).length_function
+    return f"({value} IS NULL OR {length}({value}) <= {longest})" if length else ""
 
 
 LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
@@ -81,11 +68,12 @@ def shortened_sql(value: str, type_name: str) -> str:
     What a row says of its unit is held for each of the unit's rows, of which joins and references make many: one long
     name would fill the memory. A digest has 65 bytes, and so is no unit that is written out.
     """
-    if type_name not in ("VARCHAR", "BLOB"):
+    kind = sql_type(type_name)
+    if not kind.is_shortened:
         return value
-    length = f"strlen({value})" if type_name == "VARCHAR" else f"octet_length({value})"
+    length = f"{kind.length_function}({value})"
     digest = f"'~' || sha256({value})"
-    written = digest if type_name == "VARCHAR" else f"encode({digest})"
+    written = digest if kind.is_text else f"encode({digest})"
     short, hashed = f"WHEN {length} <= {LONGEST_AS_IT_IS} THEN {value}", f"WHEN {length} <= {LONGEST_UNIT}"
     return f"CASE {short} {hashed} THEN {written} END"
 
@@ -99,8 +87,8 @@ def together_sql(columns: Sequence[tuple[str, str]]) -> str:
     then the first numbers, the parts that are as long as they say, and so on. NULL where a part is, or is too long.
     """
     texts = [(name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)", kind) for name, kind in columns]
-    ended = [f"{text} || '/'" for text, kind in texts if not kind.startswith(_ANY_TEXT)]
-    short = [shortened_sql(text, "VARCHAR") for text, kind in texts if kind.startswith(_ANY_TEXT)]
+    ended = [f"{text} || '/'" for text, kind in texts if not sql_type(kind).has_any_letters]
+    short = [shortened_sql(text, "VARCHAR") for text, kind in texts if sql_type(kind).has_any_letters]
     told = [f"CAST(strlen({text}) AS VARCHAR) || ':' || {text}" for text in short]
     parts = " || ".join((*ended, *told))
     fits = " AND ".join(f"strlen({name}) <= {LONGEST_JOINED}" for name, kind in columns if kind == "VARCHAR")
@@ -112,7 +100,7 @@ def is_together(unit_sql: str) -> bool:
     return unit_sql.startswith(_TOGETHER)
 
 
-_ANY_TEXT, _TOGETHER = ("VARCHAR", "ENUM"), "CASE WHEN"
+_TOGETHER = "CASE WHEN"
 
 
 def instant_sql(value: str) -> str:
@@ -221,22 +209,6 @@ class Union:
 
     branches: tuple[Branch, ...]
     alias: str
-
-
-COMPARED = re.compile(
-    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|UUID|DATE|TIME|TIMESTAMP(_S|_MS|_NS)?|"
-    r"ENUM\(.*\)|VARCHAR",
-    re.DOTALL,
-)
-"""Types of values that a unit's features may be made of: equal ones are the same, but for 0 and -0, and NaN."""
-
-COMPUTED = re.compile(
-    r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE|TIMESTAMP(_S|_MS|_NS)?|VARCHAR"
-)
-"""Those that a worker may compute."""
-
-ADDED = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\((\d|1[0-8]),\d+\)", re.ASCII)
-"""Those that DuckDB adds up exactly in 128 bits, which 2^63 of them do not fill."""
 
 
 @dataclass(frozen=True)

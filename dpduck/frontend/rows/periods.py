@@ -25,12 +25,7 @@ from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Period, PeriodColumn, Periods, between, every, last_number, number_of, start_of
-
-DATES = ("DATE", "TIMESTAMP")
-"""Types of columns by which rows are of a period: no session's time zone has a say in which."""
-
-UNITS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "VARCHAR", "UUID")
-"""Types of units that are told apart by period: of each, equal values are equal as a part of a pair, too."""
+from dpduck.values.sqltypes import sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?", re.ASCII)
@@ -179,13 +174,13 @@ def _stored_moment(relation: PrivateRelation, types: Mapping[str, str], place: e
     written, word = ("", "period") if period is None else (period.column, period.word.lower())
     sql = base(relation.alias, _moment_of(relation))
     type_name = types.get(sql, "")
-    if type_name not in DATES:
+    if not sql_type(type_name).is_moment:
         raise refusal(
             place,
-            f"{written!r} is {type_name.partition('(')[0] or 'gone'}, and no longer says of which {word} a row is",
+            f"{written!r} is {sql_type(type_name).word or 'gone'}, and no longer says of which {word} a row is",
             "the column that PER .. OF names as a DATE or TIMESTAMP",
         )
-    if relation.unit is not None and relation.unit_type not in UNITS:
+    if relation.unit is not None and not sql_type(relation.unit_type).is_unit_part:
         raise refusal(place, f"{relation.unit!r} is no longer told apart by {word}", "the type that it had")
     return sql, type_name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -18,26 +17,14 @@ from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import Domain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import PrivacyUnit, Reference
+from dpduck.values.sqltypes import sql_type
 
 PRIVATE_ALIAS = "r0"
 """Alias of the first private relation of a statement."""
-_INTEGERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"])
 CLOSE = 0.75
 """The least similarity (difflib's ratio, from 0 to 1) of a table's name that may have been meant."""
 
 KNOWN_TABLE = "a table with a policy, or a declared public one"
-_CONVERTING = re.compile(r"VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|ENUM\(.*", re.DOTALL)
-"""Types whose values DuckDB's TRY_CAST takes to any type without raising. That of moments, bits and others raises, and
-of decimals with more digits than their type, which Arrow brings."""
-_UNITS = re.compile(
-    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME(_NS)?|"
-    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",
-    re.DOTALL,
-)
-"""Types of units: what is equal is grouped together, and the other way round (an INTERVAL or VARIANT has neither)."""
-_TOGETHER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|VARCHAR|UUID|DATE|ENUM\(.*\)", re.DOTALL)
-"""Types of columns that hold a unit together: of each, values are equal if and only if their texts are."""
-_NO_KEYS = ("FLOAT", "DOUBLE", "REAL", "STRUCT", "MAP", "UNION", "VARIANT")
 
 
 @dataclass(frozen=True)
@@ -114,9 +101,9 @@ class PrivateRelation:
         """Returns the public domain of a column; refused where the column's type is one that may not convert since."""
         domain = self.policy.domain(column)
         now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
-        if domain is not None and now != domain.type_name and not _CONVERTING.fullmatch(now):
+        if domain is not None and now != domain.type_name and not sql_type(now).converts:
             raise Refusal(
-                f"{column!r} is {now.partition('(')[0] or 'gone'}, and its DOMAIN is of {domain.type_name}",
+                f"{column!r} is {sql_type(now).word or 'gone'}, and its DOMAIN is of {domain.type_name}",
                 accepted="the type that the column had, or its DOMAIN declared anew",
             )
         return domain
@@ -255,9 +242,9 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
     """
     types = {fold(item.name): item.type_name for item in facts.columns(table)}
     type_name = types.get(fold(column), "")
-    if type_name and not _UNITS.fullmatch(type_name):
+    if type_name and not sql_type(type_name).is_unit:
         raise Refusal(
-            f"{column!r} is {type_name.partition('(')[0]}, of which equal values may be grouped apart: no privacy unit",
+            f"{column!r} is {sql_type(type_name).word}, of which equal values may be grouped apart: no privacy unit",
             accepted="a unit of whole or decimal numbers, VARCHAR, UUID, dates, times, BOOLEAN, ENUM or BLOB",
         )
     if type_name == "VARCHAR" and facts.has_collations(table):
@@ -271,8 +258,8 @@ def required_together(table: TableName, names: Sequence[str], facts: PublicFacts
     stored, found = {fold(item.name): item for item in facts.columns(table)}, list[Column]()
     for name in names:
         column = stored.get(fold(name))
-        if column is None or not _TOGETHER.fullmatch(column.type_name):
-            kind = "gone" if column is None else column.type_name.partition("(")[0]
+        if column is None or not sql_type(column.type_name).has_one_form:
+            kind = "gone" if column is None else sql_type(column.type_name).word
             raise Refusal(
                 f"{name!r} is {kind}, and no part of a privacy unit of several columns",
                 accepted="columns of whole numbers, VARCHAR, UUID, DATE, BOOLEAN or ENUM: PRIVACY UNIT (household, "
@@ -300,5 +287,5 @@ def require_plain_reference(
 
 def comparable(first: str, second: str) -> bool:
     """Tells whether values of two types are compared without a cast that could fail, and equality is that of keys."""
-    plain = not any(word in first for word in _NO_KEYS) and "[" not in first
-    return (bool(first) and first == second and plain) or (first in _INTEGERS and second in _INTEGERS)
+    one, other = sql_type(first), sql_type(second)
+    return (one == other and one.is_key) or (one.is_integer and other.is_integer)

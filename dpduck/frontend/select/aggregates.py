@@ -21,6 +21,7 @@ from dpduck.frontend.text.dialect import BOUNDS
 from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal, word_of
 from dpduck.values.domain import RangeDomain, ValueDomain
+from dpduck.values.sqltypes import sql_type
 
 PER_ROW, PER_GROUP = "contribution_bounds_per_row", "contribution_bounds_per_group"
 FARTHEST = Fraction(10**15)
@@ -32,8 +33,6 @@ ACCEPTED = (
     "count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles"
 )
 _COUNTS = "count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)"
-_INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
-_FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Sum: "sum",
     exp.Avg: "avg",
@@ -127,7 +126,7 @@ class AggregateReader:
         if not isinstance(column, exp.Column) or self._clamp(column) is None:
             return None
         grid = grid_of(column, self._clamp, self.types)
-        certain = self.types.get(sql_of(column)) not in _FLOATS
+        certain = not sql_type(self.types.get(sql_of(column), "")).is_float
         return self._settled(column, column, grid, "", self._clamp) if certain and grid is not None else None
 
     def _distinct(self, node: exp.Expr, argument: exp.Expr) -> Aggregate:
@@ -140,7 +139,7 @@ class AggregateReader:
             if relation is not None and relation.unit is not None and fold(column.name) == fold(relation.unit):
                 present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
                 return Aggregate(present, sql_of(node), "count", ONE_PER_GROUP)
-        if isinstance(domain, RangeDomain) and domain.type_name in _INTEGERS and domain.step == "1":
+        if isinstance(domain, RangeDomain) and sql_type(domain.type_name).is_integer and domain.step == "1":
             domain = None if domain.with_edges else ValueDomain(domain.type_name, domain.edges)
         others = isinstance(domain, ValueDomain) and domain.other is not None
         if others or (isinstance(domain, RangeDomain) and domain.with_edges):
@@ -227,14 +226,14 @@ class AggregateReader:
             raise refusal(place, "these bounds are too far from 0 or too close", "bounds from -1e15 to 1e15")
         settled = grid if opened else grid.settled()
         column = expression.unnest()
-        type_name = self.types.get(sql_of(column), "") if isinstance(column, exp.Column) else ""
-        plain = type_name in _INTEGERS or type_name in _FLOATS or type_name.startswith("DECIMAL")
+        kind = sql_type(self.types.get(sql_of(column), "") if isinstance(column, exp.Column) else "")
+        plain = kind.is_numeric and kind.bits <= 64
         if plain:
             sql = f"CAST({sql_of(column)} AS DOUBLE)"
         else:
             inner = expression if clamp_of is None else with_clamped_columns(expression, clamp_of, self.types)
             sql = f"try(CAST(({sql_of(inner)}) AS DOUBLE))"
-        certain = plain and type_name not in _FLOATS
+        certain = plain and not kind.is_float
         return Operand(sql, settled.low, settled.high, settled.step, per_group, certain)
 
     def _open(self, expression: exp.Expr) -> Grid | None:
@@ -242,8 +241,8 @@ class AggregateReader:
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return None
-        type_name = self.types.get(sql_of(column), "")
-        step = OPEN_STEP if type_name in _FLOATS else self._step(expression, (Fraction(0), Fraction(0)))
+        floating = sql_type(self.types.get(sql_of(column), "")).is_float
+        step = OPEN_STEP if floating else self._step(expression, (Fraction(0), Fraction(0)))
         return Grid(-OPEN_STEPS * step, OPEN_STEPS * step, step) if step else None
 
     def _step(self, expression: exp.Expr, bounds: tuple[Fraction, Fraction]) -> Fraction:
@@ -251,14 +250,12 @@ class AggregateReader:
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return Fraction(0)
-        clamp, type_name = self._clamp(column), self.types.get(sql_of(column), "")
+        clamp, kind = self._clamp(column), sql_type(self.types.get(sql_of(column), ""))
         step = Fraction(0)
         if clamp is not None:
             step = Fraction(clamp.step)
-        elif type_name in _INTEGERS:
-            step = Fraction(1)
-        elif type_name.startswith("DECIMAL"):
-            step = Fraction(1, 10 ** int(type_name.rstrip(")").rpartition(",")[2]))
+        elif kind.is_integer or kind.is_decimal:
+            step = Fraction(1, 10**kind.scale)
         fits = step and all(bound % step == 0 for bound in bounds)
         return step if fits else Fraction(0)
 
@@ -318,7 +315,7 @@ class AggregateReader:
         domain = None if relation is None or clamp is not None else relation.domain(column.name)
         if not isinstance(domain, RangeDomain) or domain.unit:
             return clamp
-        if domain.type_name in _INTEGERS:
+        if sql_type(domain.type_name).is_integer:
             return Clamp(column.name, domain.edges[0], str(int(domain.upper) - 1), "1")
         return Clamp(column.name, domain.edges[0], domain.upper, "0")
 
@@ -357,8 +354,8 @@ def is_list(node: exp.Expr) -> bool:
 
 def _require_numbers(column: exp.Expr, type_name: str) -> None:
     """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
-    if type_name and type_name not in (*_INTEGERS, *_FLOATS, "HUGEINT", "UHUGEINT") and "DECIMAL" not in type_name:
-        kind = type_name.partition("(")[0]
+    if type_name and not sql_type(type_name).is_numeric:
+        kind = sql_type(type_name).word
         bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (0, 100)"
         way = {"BOOLEAN": f"; or CAST({column.name} AS INTEGER)", "VARCHAR": bounded}.get(kind, "")
         raise refusal(column, f"{column.name} is {kind}", f"a numeric column{way}")

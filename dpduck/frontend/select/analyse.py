@@ -57,6 +57,7 @@ from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 MAX_RELEASED_CELLS = 50_000_000
 MAX_AGGREGATES = 100
@@ -241,7 +242,7 @@ def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[
         for key in keys
         if key.sources and key.expression == sources[key.sources[0]].sql
     }
-    return {name: domain.type_name for name, domain in domains.items() if domain.type_name.startswith("ENUM")}
+    return {name: domain.type_name for name, domain in domains.items() if sql_type(domain.type_name).is_enum}
 
 
 def _view_select(ask: AskStatement) -> exp.Select:
@@ -384,7 +385,6 @@ def _request(
 # count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one
 # workload.
 
-_INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 _STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
 
 
@@ -412,7 +412,7 @@ def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, ex
         return request
     column = known[0][0]
     domain = policy.domain(column.name) if column.table == PRIVATE_ALIAS else None
-    if not isinstance(domain, RangeDomain) or domain.with_edges or domain.type_name not in _INTEGERS:
+    if not isinstance(domain, RangeDomain) or domain.with_edges or not sql_type(domain.type_name).is_integer:
         return request
     edges = {int(edge): number for number, edge in enumerate((*domain.edges, domain.upper))}
     intervals = tuple((edges.get(low, -1), edges.get(high, -1)) for _, low, high in known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -23,8 +22,7 @@ from dpduck.frontend.text.names import TableName, quote_text
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import Refusal
-
-_NO_DATES = frozenset(("INTERVAL", "TIME", "TIME WITH TIME ZONE", "TIME_NS"))
+from dpduck.values.sqltypes import sql_type
 
 
 def check_rows(
@@ -97,7 +95,7 @@ def _check_temporal(
     except Refusal:
         return  # the same complaint comes again, with its place
     for argument, column in zip(arguments, columns, strict=True):
-        if column.type_name in _NO_DATES:
+        if not sql_type(column.type_name).takes_date_functions:
             raise refusal(argument, f"a function of dates over {column.type_name} is refused", "a DATE or a TIMESTAMP")
 
 
@@ -134,15 +132,8 @@ def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> N
 
 # Columns that something is computed with have a plain type, public columns included.
 #
-# For others DuckDB raises what TRY does not catch, by what a row holds: CASE over an ARRAY is not implemented
-# where rows take different branches, and an error of ICU over a TIMESTAMP WITH TIME ZONE ends the whole
-# database. A column as it stands, as a key, a unit, in IS NULL or count(column), may have any type.
+# A column as it stands, as a key, a unit, in IS NULL or count(column), may have any type.
 
-_PLAIN = re.compile(
-    r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|DATE|TIME|"
-    r"TIMESTAMP(_S|_MS|_NS)?|INTERVAL|UUID|ENUM\(.*\)",
-    re.DOTALL,
-)
 _ACCEPTED = "numbers, texts, BOOLEAN, dates, times, INTERVAL, ENUM and UUID; any column as it stands, and IS NULL"
 
 
@@ -179,8 +170,8 @@ def _is_asked_for_null(column: exp.Column) -> bool:
 
 
 def _require_plain(place: exp.Expr, type_name: str) -> None:
-    if not _PLAIN.fullmatch(type_name):
-        raise refusal(place, f"an expression over {type_name.partition('(')[0]} is refused", _ACCEPTED)
+    if not sql_type(type_name).is_plain:
+        raise refusal(place, f"an expression over {sql_type(type_name).word} is refused", _ACCEPTED)
 
 
 # Conditions are of BOOLEAN type, and ask for values that the column's domain has: by types and domains alone.
@@ -188,7 +179,6 @@ def _require_plain(place: exp.Expr, type_name: str) -> None:
 # DuckDB casts what is no BOOLEAN, row by row: WHERE sex raises for every row with a text, after the charge.
 
 _CONDITIONS = ("BOOLEAN", '"NULL"', "NULL")
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _MOST_SHOWN = 6
 _EXAMPLES = {"DATE": "DATE '2024-01-31'", "TIMESTAMP": "TIMESTAMP '2024-01-31 12:00:00'"}
 
@@ -262,16 +252,16 @@ def _bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
 
 def _require_boolean(column: exp.Column, type_name: str, source: RowSource) -> None:
     if type_name != "BOOLEAN":
-        kind, domain = type_name.partition("(")[0], source.domain(column)
+        kind, domain = sql_type(type_name).word, source.domain(column)
         if isinstance(domain, ValueDomain) and domain.values:
             example = _spelled(domain.values[0], domain)
         else:
-            example = _example(kind)
+            example = _example(type_name)
         raise refusal(column, f"{column.name} is {kind}", f"a condition such as {column.name} = {example}")
 
 
-def _example(kind: str) -> str:
-    return _EXAMPLES.get(kind, "'text'" if kind in ("VARCHAR", "ENUM") else "1")
+def _example(type_name: str) -> str:
+    return _EXAMPLES.get(type_name, "'text'" if sql_type(type_name).has_any_letters else "1")
 
 
 def check_kept(conditions: Sequence[exp.Expr], keys: Sequence[Key], scope: Scope) -> None:
@@ -281,8 +271,8 @@ def check_kept(conditions: Sequence[exp.Expr], keys: Sequence[Key], scope: Scope
         if isinstance(node, exp.Column) and len(scope.find(node)) == 1:
             found = types.get(sql_of(resolve(node, scope)), "BOOLEAN")
             if found != "BOOLEAN":
-                kind = found.partition("(")[0]
-                raise refusal(node, f"{node.name} is {kind}", f"a condition such as {node.name} = {_example(kind)}")
+                kind = sql_type(found).word
+                raise refusal(node, f"{node.name} is {kind}", f"a condition such as {node.name} = {_example(found)}")
 
 
 # WHERE sex = 'male' where the domain has 'Male': an answer of zeros and noise, and paid for.
@@ -319,7 +309,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
     """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
-    return _text if type_name == "VARCHAR" else _number if type_name in _INTEGERS else None
+    return _text if type_name == "VARCHAR" else _number if sql_type(type_name).is_integer else None
 
 
 def _text(node: exp.Expr) -> str | None:
@@ -338,7 +328,8 @@ def _values(domain: ValueDomain) -> frozenset[Fraction | str | None]:
 
 
 def _spelled(value: str, domain: ValueDomain) -> str:
-    return value if domain.type_name in (*_INTEGERS, "BOOLEAN") else quote_text(value)
+    kind = sql_type(domain.type_name)
+    return value if kind.is_integer or kind.is_boolean else quote_text(value)
 
 
 def _listed(written: Fraction | str, domain: ValueDomain) -> str:

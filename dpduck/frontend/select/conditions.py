@@ -16,8 +16,7 @@ from dpduck.frontend.select.excluded_cells import met_by, met_outside, stands_fo
 from dpduck.frontend.select.keys import KeyBuilder
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.values.domain import Domain, RangeDomain
-
-_FLOATS = ("FLOAT", "DOUBLE")
+from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ def has_other_values(column: SourceColumn, source: RowSource) -> bool:
 def is_partial(domain: Domain) -> bool:
     """Tells whether a private column may have values without a code, such as NULL or a DOUBLE's NaN."""
     if isinstance(domain, RangeDomain):
-        return not (domain.with_null and domain.with_edges) or domain.type_name in _FLOATS
+        return not (domain.with_null and domain.with_edges) or sql_type(domain.type_name).is_float
     whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)
     return not (domain.with_null and whole)
 

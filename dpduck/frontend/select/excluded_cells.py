@@ -25,12 +25,11 @@ from dpduck.frontend.select.value_ranges import literal
 from dpduck.frontend.text.dialect import exact_number
 from dpduck.frontend.text.names import GROUPING_ID
 from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.sqltypes import sql_type
 
 MOST_LISTED = 1_000
 """Labels that are named in the answer's SQL at most; where both kept and left out are more, all are shown."""
 
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DECIMAL")
-_INTEGERS = frozenset(_NUMBERS[:-1])
 _FARTHEST = Fraction(10**80)  # beyond every HUGEINT and DECIMAL
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 _OPPOSITE: dict[type[exp.Expr], type[exp.Binary]] = {
@@ -92,13 +91,13 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
             known = frozenset(span.low for span in spans if span.low is not None)
             spans = [*spans[:-1], Span(None, anything=True, besides=known)]
     else:
-        single = domain.type_name in _INTEGERS and domain.step == "1"
+        single = sql_type(domain.type_name).is_integer and domain.step == "1"
         several = [not single] * len(domain.edges) + [False] * domain.with_null
         if domain.with_edges:
             spans, several[0], several[len(domain.edges) - 1] = _with_beyond(spans, domain, read), True, True
     if read is None:
         return [None] * domain.size
-    condition = _of_integers(condition) if domain.type_name in _INTEGERS else condition
+    condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     opposite, found = negated(condition), list[bool | None]()
     for span, many in zip(spans, several, strict=True):
         met, missed = could(condition, span, read), could(opposite, span, read)
@@ -110,7 +109,7 @@ def stands_for_several(domain: Domain) -> list[bool]:
     """Tells which codes of a domain stand for several values: bins, values beyond all edges, OTHER."""
     if not isinstance(domain, RangeDomain):
         return [False] * (domain.size - (domain.other is not None)) + [True] * (domain.other is not None)
-    several = [not (domain.type_name in _INTEGERS and domain.step == "1")] * len(domain.edges)
+    several = [not (sql_type(domain.type_name).is_integer and domain.step == "1")] * len(domain.edges)
     if domain.with_edges:
         several[0] = several[-1] = True
     return several + [False] * domain.with_null
@@ -196,7 +195,7 @@ def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
     if read is None:
         return True
     beyond = [] if domain.with_null else [Span(None)]
-    condition = _of_integers(condition) if domain.type_name in _INTEGERS else condition
+    condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     if not isinstance(domain, RangeDomain):
         known = frozenset(span.low for span in spans_of(domain, read) if span.low is not None)
         beyond += [] if domain.other is not None else [Span(None, anything=True, besides=known)]
@@ -223,7 +222,7 @@ def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
 def reader(domain: Domain, collated: bool) -> Reader | None:
     """Tells how literals that a column of this type is compared with are read; None for types that are left alone."""
     type_name = domain.type_name
-    if type_name.partition("(")[0] in _NUMBERS:
+    if sql_type(type_name).is_integer or sql_type(type_name).is_decimal:
         return _number
     known: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
     return _text if type_name == "VARCHAR" and not collated else known.get(type_name)
@@ -282,7 +281,7 @@ def spans_of(domain: Domain, read: Reader) -> list[Span]:
         other = Span(None, anything=True, besides=frozenset[Value](domain.values))
         return [*listed, *[nothing] * domain.with_null, *[other] * (domain.other is not None)]
     edges = [value(text) for text in (*domain.edges, domain.upper)]
-    single = domain.type_name in _INTEGERS and domain.step == "1"
+    single = sql_type(domain.type_name).is_integer and domain.step == "1"
     spans = [
         anything if low is None or high is None else Span(low) if single else Span(low, high)
         for low, high in pairwise(edges)

@@ -5,7 +5,6 @@ GROUP BY is read here: plain lists, ALL, CUBE, ROLLUP, GROUPING SETS and MARGINA
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
@@ -24,8 +23,9 @@ from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.select.value_ranges import misplaces, probed
 from dpduck.frontend.text.names import fold, is_reserved
 from dpduck.frontend.text.positions import position_of, refusal
-from dpduck.values.domain import Domain, RangeDomain, ValueDomain, has_one_form, tells_values_apart
+from dpduck.values.domain import Domain, RangeDomain, ValueDomain, tells_values_apart
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 MAX_GROUPING_SETS = 200_000
 MAX_KEYS = 60
@@ -161,8 +161,6 @@ MAX_RANGE = {"prefixes": 16_384, "ranges": 2048}
 MAX_NODES = 1 << 20
 MAX_IMAGE = 1_000_000
 MAX_DOMAIN = 10_000_000
-_NO_LABELS = re.compile(r"\b(VARIANT|GEOMETRY)\b")
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")  # labels of ENUM, names of fields
 
 
 class KeyBuilder:
@@ -298,10 +296,10 @@ class KeyBuilder:
             return domain
         join = self.source.public_join(column.table)
         type_name = next(item.type_name for item in join.columns if fold(item.name) == fold(column.name))
-        if _NO_LABELS.search(_QUOTED.sub("", type_name)):
+        if not sql_type(type_name).has_labels:
             raise refusal(
                 column,
-                f"a key of type {type_name.partition('(')[0]}, whose values are not read back from their texts",
+                f"a key of type {sql_type(type_name).word}, whose values are not read back from their texts",
                 "a column of another type, such as a text for each value",
             )
         values = self.facts.public_values(join.table, join.own_name(column.name))
@@ -325,7 +323,7 @@ def released_type(domain: Domain) -> str:
     """Returns the type in which a domain's labels are released: the column's own; ENUMs leave as text."""
     if isinstance(domain, RangeDomain):
         return domain.type_name
-    return "VARCHAR" if domain.type_name.startswith("ENUM") else domain.type_name
+    return "VARCHAR" if sql_type(domain.type_name).is_enum else domain.type_name
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -349,7 +347,7 @@ def with_cell_key(request: Request, source: RowSource, facts: PublicFacts) -> Re
         return request
     told = {unit, *_columns_told_apart(relation, question.sources)}
     found = [key for key in keys if told.issuperset(key)]
-    if not found or not has_one_form(relation.type_of(unit)):
+    if not found or not sql_type(relation.type_of(unit)).has_one_form:
         return request
     return replace(request, rows=replace(request.rows, cell_key=min(found, key=len)))
 

@@ -6,7 +6,6 @@ otherwise what is shown of a group would be one person's way of writing it.
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from math import prod
 
@@ -22,6 +21,7 @@ from dpduck.frontend.select.options import SelectionOptions
 from dpduck.frontend.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 COUNTED = (
     "keys are selected for counts, sums and averages alone",
@@ -35,10 +35,6 @@ FURTHER = "rows of a unit in further groups are left out"
 
 ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
-_SELECTABLE = re.compile(
-    r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
-    re.DOTALL,
-)
 
 
 def groups_text(request: Request) -> str:
@@ -129,14 +125,14 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
     if not isinstance(expression, exp.Column):
         check_row_local(expression)
         _require_free_columns(expression, source)
-    type_name = _type_of(expression, source, facts)
-    if not _SELECTABLE.fullmatch(type_name):
+    kind = sql_type(_type_of(expression, source, facts))
+    if not kind.is_selectable:
         raise refusal(
             expression,
-            f"a key of type {type_name.split('(')[0]} has several texts for one value, or parts, and is not selected",
+            f"a key of type {kind.word} has several texts for one value, or parts, and is not selected",
             "VARCHAR, whole numbers, DECIMAL, BOOLEAN, DATE, TIMESTAMP, TIME or UUID; or a CAST to one of them",
         )
-    released = "VARCHAR" if type_name.startswith("ENUM") else type_name
+    released = "VARCHAR" if kind.is_enum else kind.name
     row_sql, plain = f"CAST({text} AS VARCHAR)", isinstance(expression, exp.Column)
     return Key(name, text, released, (), (), (), row_sql=row_sql if plain else f"try({row_sql})")
 

@@ -17,6 +17,7 @@ from dpduck.frontend.text.names import TableName, quote_identifier
 from dpduck.frontend.text.options import Given, Option, Value
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.privacy import Charge
+from dpduck.values.sqltypes import sql_type
 
 AUTO, TREE, CHOICE = "auto", "tree", "choice"
 """What the option quantiles says, and names of their measures."""
@@ -413,7 +414,7 @@ class Question:
     @property
     def characters(self) -> int:
         """Returns the most characters that the texts of one row have: each key's longest label."""
-        texts = (key.labels for key in self.keys if key.type_name == "VARCHAR" or key.type_name.startswith("ENUM"))
+        texts = (key.labels for key in self.keys if sql_type(key.type_name).has_any_letters)
         return sum(max((len(label) for label in labels if label is not None), default=0) for labels in texts)
 
     @property

@@ -26,6 +26,7 @@ from dpduck.frontend.select.request import Request, Together
 from dpduck.frontend.statements.parse import parse_expression
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 MOST_CELLS = 1_000_000
 """Combinations of the columns of counts that are planned together."""
@@ -125,7 +126,7 @@ class _Reader:
                 builder.build(sql_of(column), column)
                 self.columns[sql_of(column)] = builder.sources[0]
         named = dict.fromkeys(sql_of(column) for column in node.find_all(exp.Column))
-        listed = any(self.columns[name].domain.type_name.startswith("ENUM") for name in named)
+        listed = any(sql_type(self.columns[name].domain.type_name).is_enum for name in named)
         if listed and not all(isinstance(one, _EQUALITIES) for one in node.walk()):
             return None  # these have an order of their own, which their texts do not have
         found = read_condition(text, self.source, self.facts, False, self.is_partial)

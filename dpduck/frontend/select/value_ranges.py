@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -17,13 +16,13 @@ from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.facts import Clamp, Image
 from dpduck.frontend.text.dialect import exact_number
 from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.sqltypes import sql_type
 
 ClampOf = Callable[[exp.Column], Clamp | None]
 
-_FLOATS = frozenset(("FLOAT", "DOUBLE"))
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
-_WHOLE_TYPES = frozenset(exp.DataType.Type[name] for name in _WHOLE)
-_REAL_TYPES = frozenset((exp.DataType.Type.DOUBLE,))
+_TYPE = exp.DataType.Type
+_WHOLE_TYPES = frozenset((_TYPE.TINYINT, _TYPE.SMALLINT, _TYPE.INT, _TYPE.BIGINT, _TYPE.INT128))
+_REAL_TYPES = frozenset((_TYPE.DOUBLE,))
 _ROUNDINGS = (exp.Floor, exp.Ceil, exp.Trunc)
 _CONDITIONS = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like,
@@ -170,7 +169,7 @@ def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping
                 exp.If(this=exp.LTE(this=column.copy(), expression=low), true=low.copy()),
                 exp.If(this=exp.GTE(this=column.copy(), expression=high), true=high.copy()),
             ]
-            if types.get(sql_of(column)) in _FLOATS and not column.find_ancestor(exp.Greatest, exp.Least):
+            if sql_type(types.get(sql_of(column), "")).is_float and not column.find_ancestor(exp.Greatest, exp.Least):
                 finite = exp.Anonymous(this="isfinite", expressions=[column.copy()])
                 branches.insert(0, exp.If(this=finite.not_(), true=exp.Null()))
             column.replace(exp.Case(ifs=branches, default=column.copy()))
@@ -298,7 +297,6 @@ MOST_PROBES = 32
 MOST_COMBINATIONS = 200_000
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-_SCALE = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
 
 
 def probed(domains: Sequence[Domain]) -> list[list[tuple[str | None, ...]]]:
@@ -352,8 +350,8 @@ def _between(type_name: str, low: str, high: str, most: int) -> list[str]:
         begin, end = (datetime.fromisoformat(text) - _EPOCH for text in (low, high))
         whole = (end - begin) // _MICROSECOND
         return _spaced(whole, most, lambda place: str(_EPOCH + begin + place * _MICROSECOND))
-    scale = _SCALE.fullmatch(type_name)
-    digits = int(scale[1]) if scale else 9 if type_name in ("FLOAT", "DOUBLE") else 0
+    kind = sql_type(type_name)
+    digits = 9 if kind.is_float else kind.scale
     first, last = (int(Fraction(text) * 10**digits) for text in (low, high))
     return _spaced(last - first, most, lambda place: _decimal(first + place, digits))
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpduck.frontend.rows.parts import text_sql
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
-_TYPES = re.compile(
-    "VARCHAR|BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|DECIMAL\\([0-9, ]+\\)|DATE|TIME|"
-    "TIMESTAMP(_S|_MS|_NS)?|UUID|ENUM\\(.*\\)",
-    re.DOTALL,
-)
 _FOLDS = {"nocase": "lower", "noaccent": "strip_accents"}
 
 
@@ -29,9 +24,9 @@ class KeyPart:
 
 def require_type(name: str, type_name: str) -> None:
     """Refuses types in which equal values have different texts, or none that is exact."""
-    if not _TYPES.fullmatch(type_name):
+    if not sql_type(type_name).has_canonical_text:
         raise Refusal(
-            f"the column {name!r} is a {type_name.partition('(')[0]}, which has no canonical text",
+            f"the column {name!r} is a {sql_type(type_name).word}, which has no canonical text",
             accepted="a key of texts, booleans, whole or decimal numbers, dates, times, timestamps without zone, "
             "UUIDs or ENUMs",
         )

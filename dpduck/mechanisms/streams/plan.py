@@ -20,9 +20,9 @@ from dpduck.frontend.text.names import GROUPING_ID, HOLE, answer_column, stderr_
 from dpduck.frontend.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, read_given
 from dpduck.frontend.text.positions import refusal
 from dpduck.planning.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
-from dpduck.trusted.private.stream_state import HELD_UNITS
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import NAMES, sql_type
 
 OWN = (
     Option("periods", "whole", "how many periods it has at most", most=Fraction(MOST_PERIODS)),
@@ -37,7 +37,6 @@ OWN = (
 PRICES = tuple(option for option in (*PRICE_OPTIONS, *CAPTIONS) if option.name != "refresh")
 MOST_CELLS = 1 << 24
 MOST_SETS = 256
-MOMENTS = ("DATE", "TIMESTAMP")
 KINDS = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
 _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
@@ -86,8 +85,8 @@ class StreamRequest:
         own = [self.name.lower(), self.first, self.periods, self.window, self.strategy, self.question.text, self.select]
         # the unit's type: what was kept of whom is written in it, and equal units of another type are others; so are
         # those of parts of other types, but for whole numbers, and texts, which are written in other SQL
-        kinds = [one.partition("(")[0] for one in rows.parts]
-        kinds = ["" if one == "VARCHAR" or one.endswith(("INT", "INTEGER")) else one for one in kinds]
+        parts = map(sql_type, rows.parts)
+        kinds = ["" if part.is_text or part.is_whole else part.word for part in parts]
         own += [rows.unit_type, *(kinds if any(kinds) else ())]
         text = json.dumps([replace(self.request, rows=bare).digest(), *own])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -155,11 +154,11 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             place, "a stream does not follow rows of a unit that are joined each with each, nor RIGHT and FULL JOIN",
             "JOIN or LEFT JOIN by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN, ANTI JOIN",
         )  # fmt: skip
-    held = rows.unit_sql is None or rows.unit_type in HELD_UNITS
+    held = rows.unit_sql is None or sql_type(rows.unit_type).is_unit_part
     if not held or any(collated for _, _, collated in rows.shapes):
         raise refusal(
-            place, f"units of type {rows.unit_type.partition('(')[0]}, or of a table with a COLLATION, in a stream",
-            f"a unit of {', '.join(HELD_UNITS)}, without COLLATE",
+            place, f"units of type {sql_type(rows.unit_type).word}, or of a table with a COLLATION, in a stream",
+            f"a unit of {', '.join(name for name in NAMES if sql_type(name).is_unit_part)}, without COLLATE",
         )  # fmt: skip
 
 
@@ -206,7 +205,7 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
         source = request.question.sources[key.sources[0]] if len(key.sources) == 1 else None
         if source is None or key.expression != source.sql or not isinstance(source.domain, RangeDomain):
             continue
-        if source.domain.type_name in MOMENTS:
+        if sql_type(source.domain.type_name).is_moment:
             found.append((number, source.domain))
     if len(found) != 1:
         raise refusal(
@@ -217,9 +216,9 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
     column = request.question.sources[request.question.keys[axis].sources[0]].sql
     types = {} if request.rows.source is None else dict(request.rows.source.types)
     stored = types.get(column, "")
-    if stored not in MOMENTS:
+    if not sql_type(stored).is_moment:
         raise refusal(
-            place, f"the column of a stream's periods is {stored.partition('(')[0] or 'gone'}, and no longer a date",
+            place, f"the column of a stream's periods is {sql_type(stored).word or 'gone'}, and no longer a date",
             "a stored DATE or TIMESTAMP, as it was when its DOMAIN was declared",
         )  # fmt: skip
     if domain.with_null or domain.with_edges:

@@ -48,11 +48,12 @@ from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, e
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.door import Bill, charged, opened
-from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape, StreamState, Version
+from dpduck.trusted.private.stream_state import StreamShape, StreamState, Version
 from dpduck.trusted.private.streams import refreshed, require_stream
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.column_notes import ANSWER, STDERR
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
+from dpduck.values.sqltypes import sql_type
 
 LISTED = (
     ("name", "VARCHAR"), ("table_name", "VARCHAR"), ("strategy", "VARCHAR"), ("answers", "VARCHAR"),
@@ -337,6 +338,6 @@ def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamSha
     """Returns what the stream's file holds, and whose it is."""
     identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
     rows, cube = stream.request.rows, cube_of(stream, plan)
-    held = "BIGINT" if rows.unit_sql is None else HELD_UNITS[rows.unit_type]
+    held = "BIGINT" if rows.unit_sql is None else sql_type(rows.unit_type).kept_unit
     tables = sum(one.measure.tables for one in cube.measures)
     return StreamShape(identity, held, len(stream.request.question.keys), tables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from fractions import Fraction
@@ -15,10 +14,8 @@ from numpy.typing import NDArray
 from dpduck.frontend.select.request import Key, Request
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
+from dpduck.values.sqltypes import sql_type
 
-_WHOLE = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER")
-_DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
-_FLOATS = ("FLOAT", "DOUBLE")
 _EPOCH = datetime(1970, 1, 1)
 LARGEST = 1 << 53
 """Units that numbers of 64 bits tell apart; a column with more keeps its edges."""
@@ -45,7 +42,7 @@ def drawn_inside(
     uniform: of each row, at least 0 and below 1.
     """
     present, chosen = codes < len(bins), np.minimum(codes, len(bins) - 1)
-    if type_name in _FLOATS:
+    if sql_type(type_name).is_float:
         low, high = (np.array([float(pair[side]) for pair in bins])[chosen] for side in (0, 1))
         values = np.minimum(low + uniform * (high - low), np.nextafter(high, low))
         if type_name == "FLOAT":  # rounded towards the lower edge, which is in the bin
@@ -69,18 +66,15 @@ def _units(type_name: str, text: str) -> int | None:
         return (date.fromisoformat(text) - _EPOCH.date()).days
     if type_name == "TIMESTAMP":
         return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
-    scale = _DECIMAL.fullmatch(type_name)
-    if not scale and not _WHOLE.fullmatch(type_name):
-        return None
-    return int(Fraction(text) * 10 ** int(scale[1] if scale else 0))
+    kind = sql_type(type_name)
+    return int(Fraction(text) * 10**kind.scale) if kind.is_integer or kind.is_decimal else None
 
 
 def _typed(
     connection: duckdb.DuckDBPyConnection, type_name: str, units: IntegerArray, absent: NDArray[np.bool_]
 ) -> pa.Array:
-    scale = _DECIMAL.fullmatch(type_name)
     shown = {"DATE": "DATE '1970-01-01' + CAST(units AS INTEGER)", "TIMESTAMP": "make_timestamp(units)"}
-    digits = int(scale[1]) if scale else 0
+    digits = sql_type(type_name).scale
     unit = f"units * CAST(1e-{digits} AS DECIMAL(18, {digits}))" if digits else "units"
     sql = shown.get(type_name, f"CAST({unit} AS {type_name})")
     places = np.arange(len(units))

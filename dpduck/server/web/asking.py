@@ -23,14 +23,15 @@ import pyarrow as pa
 
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.frontend.text.names import fold, quote_text
-from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, is_number, shape_of
+from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, shape_of
 from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
-from dpduck.server.runner_process import NUMBER, shown_sql
+from dpduck.server.runner_process import shown_sql
 from dpduck.server.syntax import is_ours
 from dpduck.values.column_notes import Nulls
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
+from dpduck.values.sqltypes import sql_type
 
 MOST_COLUMNS = 60
 MOST_LETTERS = 1_000
@@ -147,9 +148,9 @@ class Desk:
                 said = str(error).strip().split("\n", 1)[0][:300].split(": ", 1)[-1]
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
             names, types = bound.columns, [str(kind) for kind in bound.types][:MOST_COLUMNS]
-            texts = sum(not NUMBER.fullmatch(kind) for kind in types)
+            texts = sum(not _is_number(kind) for kind in types)
             letters = min(MOST_LETTERS, _LETTERS_OF_A_ROW // max(1, texts))
-            shown = f"{shown_sql(sql, names, types, letters, NUMBER)} LIMIT {most + 1}"
+            shown = f"{shown_sql(sql, names, types, letters, _is_number)} LIMIT {most + 1}"
             try:
                 rows, more = _read(cursor, shown, types, most)
             except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError):
@@ -282,9 +283,16 @@ def _read(
 def _values(column: pa.Array, kind: str) -> list[Any]:
     """Returns values: whole numbers of any length, days and moments as Python's own where it has them, else texts."""
     values = column.to_pylist()
-    if kind.endswith("HUGEINT"):
+    known = sql_type(kind)
+    if known.is_whole and not known.is_integer:
         return [None if value is None else int(value) for value in values]
-    return [_moment(kind, value) for value in values] if kind.startswith(("DATE", "TIMESTAMP")) else values
+    return [_moment(kind, value) for value in values] if known.is_dated else values
+
+
+def _is_number(kind: str) -> bool:
+    """Tells whether a page has values of the type as numbers and flags, and not as texts: all but wide numbers."""
+    known = sql_type(kind)
+    return known.is_boolean or (known.is_numeric and known.bits <= 64)
 
 
 def _moment(kind: str, text: str | None) -> date | str | None:
@@ -312,7 +320,7 @@ def answer_shape(answer: Answer, text: str = "") -> Shape:
     """
     nulls = None if _LEVELS.search(text) else Nulls.VALUE
     names = set(answer.columns)
-    numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if is_number(kind)]
+    numbers = [name for name, kind in zip(answer.columns, answer.types, strict=True) if sql_type(kind).is_numeric]
     plain = [name for name in numbers if name not in _ERRORS and not name.startswith("dp_")]
     pairs = _with_errors(names, plain)
     found = tuple(pair for pair in pairs if pair[1] is not None) or pairs[-1:]

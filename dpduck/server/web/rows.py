@@ -21,6 +21,7 @@ from dpduck.publish.report import cell_html, is_number_value, with_null_words
 from dpduck.server.web.asking import MOST_LETTERS, Answer
 from dpduck.server.web.markup import Made, element, hidden
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 
 OF_A_PIECE = 100
 """Rows of a view that its page shows at once."""
@@ -32,9 +33,6 @@ FILE_BYTES = 8 * 2**20
 FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 _WHOLE = re.compile(r"[0-9]{1,7}")
 _NAMES = frozenset(("sort", "down", "filter", "page", "row"))
-_PLAIN = re.compile(
-    r"BOOLEAN|U?(TINY|SMALL|BIG)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(.*\)|VARCHAR|DATE|TIME|TIMESTAMP( WITH TIME ZONE)?"
-)
 _FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 """What a spreadsheet takes for a formula begins so. Some take the wide forms of =, +, - and @, too."""
 
@@ -179,9 +177,9 @@ def file_sql(name: str, columns: Sequence[tuple[str, str]]) -> str:
 
 
 def _as_read(column: str, kind: str) -> str:
-    if _PLAIN.fullmatch(kind):
+    if sql_type(kind).is_read_by_programs:
         return column
-    return f"CAST({column} AS {'DECIMAL(38, 0)' if kind.endswith('HUGEINT') else 'VARCHAR'}) AS {column}"
+    return f"CAST({column} AS {'DECIMAL(38, 0)' if sql_type(kind).is_whole else 'VARCHAR'}) AS {column}"
 
 
 def file_of(kind: str, table: pa.Table) -> bytes:

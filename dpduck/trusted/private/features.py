@@ -5,11 +5,11 @@ process after the charge, so nothing in it may raise, whatever the values are, a
 in which rows are stored or read, may have a say in it:
 
 * Every form is over the rows of one unit alone: GROUP BY or PARTITION BY the unit.
-* Values that compare as equal are the same: 0 for -0, one NaN for all (comparable_sql); types of which equal values
-  differ otherwise, as INTERVAL, are refused (COMPARED). So the least, the largest and any value are functions of the
-  unit's rows.
-* Sums are of whole numbers of at most 64 bits and of decimals that are kept in 64 (ADDED): 2^63 rows do not fill the
-  128 bits that DuckDB adds them up in. Doubles are refused: their sum depends on the order of the rows.
+* Values that compare as equal are the same: 0 for -0, one NaN for all (comparable_sql). Types of which equal values
+  differ otherwise, as INTERVAL, are refused (values/sqltypes.py, is_feature). So the least, the largest and any value
+  are functions of the unit's rows.
+* Sums are of whole numbers and decimals that are kept in 64 bits (fits_64_bits). 2^63 rows do not fill the 128 bits
+  that DuckDB adds them up in. Doubles are refused: their sum depends on the order of the rows.
 * Where rows are tied in an order, a keyed hash of all that is read of them decides, then these values themselves; rows
   that are still tied are the same.
 * What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpduck.frontend.rows.parts import (
-    ADDED,
-    COMPARED,
     Feature,
     Operand,
     Place,
@@ -34,9 +32,8 @@ from dpduck.frontend.rows.parts import (
     shortened_sql,
     without_sign,
 )
-from dpduck.trusted.rows.held import is_short
-from dpduck.trusted.rows.plain import FLOATS
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
@@ -48,14 +45,14 @@ _IN_FULL_ORDER = ("row_number", "first", *_BESIDE)
 def comparable_sql(operand: Operand, value: str) -> str:
     """Returns a value so that what compares as equal is the same."""
     kind = operand.type_name
-    if not COMPARED.fullmatch(kind):
+    if not sql_type(kind).is_feature:
         raise InternalError("a value that cannot be compared")
     return without_signs(value, kind)
 
 
 def without_signs(value: str, type_name: str) -> str:
     """Returns a stored value without what other people's rows may change of it, the sign of a zero."""
-    return without_sign(value, type_name) if type_name in FLOATS else value
+    return without_sign(value, type_name) if sql_type(type_name).is_float else value
 
 
 def texts_held(source: Source) -> int:
@@ -121,7 +118,7 @@ def _of_windows(relation: Units, types: Mapping[str, str]) -> int:
 
 
 def _is_text(operand: Operand) -> bool:
-    return not is_short(operand.type_name)
+    return not sql_type(operand.type_name).is_short
 
 
 def feature_sql(
@@ -172,7 +169,7 @@ def _of_values(feature: Feature, values: Mapping[Operand, str], condition: str) 
     function = _OF_VALUE.get(feature.form)
     if function is None or operand is None:
         raise InternalError("a feature of no known form")
-    if feature.form == "sum" and not ADDED.fullmatch(operand.type_name):
+    if feature.form == "sum" and not sql_type(operand.type_name).fits_64_bits:
         raise InternalError("a sum that could overflow")
     if feature.form in ("any", "all") and operand.type_name != "BOOLEAN":
         raise InternalError("a condition that is none")

@@ -13,10 +13,10 @@ from dpduck.frontend.rows.parts import Join, Lookup, Source, Stored, UnitLookup
 from dpduck.trusted.operators import Norms
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.rows.elsewhere import Elsewhere
-from dpduck.trusted.rows.plain import INTEGERS
-from dpduck.values.domain import Domain, has_one_form, tells_values_apart
+from dpduck.values.domain import Domain, tells_values_apart
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import PeriodColumn
+from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class CountingJob:
         types, alias = dict(source.types), _quoted(source.first.alias)
         columns = [f"{alias}.{_quoted(name)}" for name in self.cell_key]
         told = {key.sql for key in self.keys if tells_values_apart(key.domain, types.get(key.sql, ""))}
-        exact = all(has_one_form(types.get(column, "")) for column in columns)
+        exact = all(sql_type(types.get(column, "")).has_one_form for column in columns)
         return self.unit_sql in columns and exact and {self.unit_sql, *told} >= set(columns)
 
     @property
@@ -305,8 +305,8 @@ def _is_key(condition: str | Lookup, key: str, types: Mapping[str, str]) -> bool
     Of one type DuckDB groups by what it compares (tests/trusted/rows/test_rows.py).
     """
     own = types.get(key, "")
-    odd = not own or any(word in own for word in ("UNION", "VARIANT", "MAP(", "JSON", "GEOMETRY"))
+    grouped = sql_type(own).is_grouped_as_compared
     if isinstance(condition, Lookup):
-        return not odd and condition.column_sql == key and condition.type_name == own
+        return grouped and condition.column_sql == key and condition.type_name == own
     other = types.get(condition.removesuffix(f" = {key}"), "")
-    return not odd and (own == other or {own, other} <= INTEGERS)
+    return grouped and (own == other or (sql_type(own).is_integer and sql_type(other).is_integer))

@@ -30,14 +30,6 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, StoreError
 
 TAKEN, ARRIVED, POURED = "dpduck_taken", "dpduck_arrived", "dpduck_poured"
-HELD_UNITS = {
-    **{name: name for name in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")},
-    **{name: name for name in ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")},
-    "VARCHAR": "VARCHAR",
-    "UUID": "VARCHAR",
-}
-"""Types of units, with those in which the file holds them: equal units are equal there, and no others are."""
-
 
 FEW_KEPT = 100_000
 """Rows that are not worth merging."""

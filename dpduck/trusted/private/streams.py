@@ -48,9 +48,8 @@ from dpduck.trusted.private.door import OpenCursor, Steps, Unchanged, require_pa
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.private.measure import measure, require_weights
-from dpduck.trusted.private.stream_state import ARRIVED, HELD_UNITS, POURED, TAKEN, StreamState, Version
+from dpduck.trusted.private.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.plain import MOMENTS
 from dpduck.trusted.rows.program import BATCH_TEXTS
 from dpduck.trusted.rows.scan import counted
 from dpduck.trusted.rows.workers import Workers
@@ -58,6 +57,7 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
+from dpduck.values.sqltypes import sql_type
 
 StreamAsk = Ask[tuple[IntegerArray, ...]]
 
@@ -74,7 +74,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
         raise InternalError("asks of several streams")
     for ask in asks:
         require_weights(_query(ask))
-    held = job.unit_sql is None or job.unit_type in HELD_UNITS
+    held = job.unit_sql is None or sql_type(job.unit_type).is_unit_part
     plain = job.prepared is None and job.elsewhere is None and job.periods is None
     fewer = job.groups or job.cell_key or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
@@ -215,7 +215,7 @@ def _taken(
         arrived = arrivals_sql(rows, cells, job.aggregates, period, *slots, units=units)
         if not units:
             return cells_sql(arrived, list(cells), job.aggregates)
-        held = f"CAST({UNIT} AS {HELD_UNITS[job.unit_type]})"
+        held = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
         return f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrived})"
 
     with counted(cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage) as found:
@@ -236,7 +236,7 @@ def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJo
     """Returns the job without rows of other periods, by a comparison with the stored column that skips storage."""
     key = job.keys[job.attributes[axis].sources[0]]
     types = {} if job.source is None else dict(job.source.types)
-    if types.get(key.sql) not in MOMENTS or not isinstance(key.domain, RangeDomain):
+    if not sql_type(types.get(key.sql, "")).is_moment or not isinstance(key.domain, RangeDomain):
         raise InternalError("periods of no stored column")
     ends = (*key.domain.edges, key.domain.upper)
     start, end = (f"CAST('{ends[slot]}' AS {types[key.sql]})" for slot in (slots[0], slots[1] + 1))

@@ -17,19 +17,11 @@ from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows.bins import BinExpression, bin_expression, texts_parameter, texts_sql
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
+from dpduck.values.sqltypes import sql_type
 
 ParameterValue = int | str
 
 MOST_POSITIONS = 128  # list_position is linear in the list; above this a hash join is faster
-NARROW_BITS = {
-    "TINYINT": 7,
-    "SMALLINT": 15,
-    "INTEGER": 31,
-    "UTINYINT": 8,
-    "USMALLINT": 16,
-    "UINTEGER": 32,
-    "BOOLEAN": 1,
-}
 FARTHEST = 1 << 31  # values of wide types beyond this are looked up in a list
 
 
@@ -119,7 +111,7 @@ def _integer_values(domain: ValueDomain) -> list[int] | None:
     """Returns the values as integers where grouping by the column itself is bounded: DuckDB packs small keys best."""
     if domain.type_name == "BOOLEAN":
         return [int(value == "true") for value in domain.values]
-    if domain.type_name not in (*NARROW_BITS, "BIGINT", "UBIGINT") or not domain.values:
+    if not sql_type(domain.type_name).is_integer or not domain.values:
         return None
     integers = [int(value) for value in domain.values]
     low, high = min(integers), max(integers)
@@ -132,7 +124,9 @@ def _integer_reading(value: str, domain: ValueDomain, integers: list[int]) -> Ke
     codes[np.array(integers) - first] = np.arange(len(integers))
     or_null = f" OR {value} IS NULL" if domain.with_null else ""
     listed = f"{value} IN ({', '.join(map(str, integers))}){or_null}"
-    bits = NARROW_BITS.get(domain.type_name)
+    kind = sql_type(domain.type_name)
+    without_sign = 1 if kind.is_boolean else kind.bits - kind.is_signed
+    bits = without_sign if kind.bits <= 32 else None
     # least() and greatest() pass over NULLs, hence the CASE.
     clamped = f"CASE WHEN {value} IS NOT NULL THEN least(greatest({value}, {first}), {last}) END"
     return KeyReading(

@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.values.domain import RangeDomain
+from dpduck.values.sqltypes import sql_type
 
 MOST_LEAVES = 256  # above this, looking up the edges about a guess is faster than a tree of comparisons
-NARROW_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER")
-WIDE_TYPES = ("BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT")
-FLOATING_TYPES = ("FLOAT", "DOUBLE")
 FARTHEST = 1 << 62
 
 
@@ -43,7 +41,7 @@ def bin_expression(value: str, domain: RangeDomain, name: str) -> BinExpression:
         code, by_edges = _edge_bins(value, domain, name)
     if domain.with_edges:
         # Only here can the arithmetic leave the bins. Infinities go to no bin, edges or not.
-        finite = f"isfinite({value})" if _has_infinities(domain) else "TRUE"
+        finite = f"isfinite({value})" if sql_type(domain.type_name).has_infinity else "TRUE"
         clamped = f"TRY_CAST(least(greatest({code}, 0), {last}) AS INTEGER)"
         return BinExpression(clamped, finite, by_edges)
     lower, upper = (_literal(edge, domain.type_name) for edge in (domain.edges[0], domain.upper))
@@ -56,10 +54,6 @@ def _literal(text: str, type_name: str) -> str:
     return f"CAST('{quoted}' AS {type_name})"
 
 
-def _has_infinities(domain: RangeDomain) -> bool:
-    return domain.type_name in FLOATING_TYPES or domain.type_name.startswith(("DATE", "TIMESTAMP"))
-
-
 def _regular_step(edges: list[int]) -> int | None:
     """Returns the common difference of increasing edges, None where there is none."""
     step = edges[1] - edges[0]
@@ -68,13 +62,14 @@ def _regular_step(edges: list[int]) -> int | None:
 
 
 def _integer_bins(value: str, domain: RangeDomain) -> str | None:
-    if domain.type_name not in NARROW_TYPES + WIDE_TYPES:
+    kind = sql_type(domain.type_name)
+    if not kind.is_whole:
         return None
     edges = [int(edge) for edge in (*domain.edges, domain.upper)]
     step = _regular_step(edges)
     if step is None or max(-edges[0], edges[-1]) >= FARTHEST:
         return None
-    if domain.type_name in WIDE_TYPES:
+    if kind.bits > 32:
         # Narrow types cannot overflow in BIGINT arithmetic; wide ones are brought between the edges first.
         low, high = (f"CAST({edge} AS {domain.type_name})" for edge in (edges[0], edges[-1] - 1))
         value = f"least(greatest({value}, {low}), {high})"
@@ -119,9 +114,8 @@ def _floating_bins(value: str, domain: RangeDomain) -> str | None:
 
 def _is_exact_in_double(type_name: str) -> bool:
     """Tells whether values of a type become different doubles in the same order: decimals of at most 15 digits do."""
-    if type_name in FLOATING_TYPES:
-        return True
-    return type_name.startswith("DECIMAL(") and int(type_name[8:].split(",", maxsplit=1)[0]) <= 15
+    kind = sql_type(type_name)
+    return kind.is_float or (kind.is_decimal and kind.digits <= 15)
 
 
 def _as_doubles(domain: RangeDomain, exact: list[Fraction]) -> NDArray[np.float64]:
@@ -140,7 +134,7 @@ def _just_below(domain: RangeDomain, edges: NDArray[np.float64], exact: list[Fra
         return single.astype(np.float64)
     if domain.type_name == "DOUBLE":
         return np.nextafter(edges, -np.inf)
-    quantum = Fraction(1, 10 ** int(domain.type_name.rstrip(")").split(",")[1]))
+    quantum = Fraction(1, 10 ** sql_type(domain.type_name).scale)
     return np.array([float(edge - quantum) for edge in exact])
 
 
@@ -150,7 +144,7 @@ def _double(number: float) -> str:
 
 def _calendar_bins(value: str, domain: RangeDomain) -> str | None:
     """Returns whole months from the first of a month, or bins of one fixed length of days or microseconds."""
-    if domain.type_name not in ("DATE", "TIMESTAMP"):
+    if not sql_type(domain.type_name).is_moment:
         return None
     try:
         moments = [datetime.fromisoformat(edge) for edge in (*domain.edges, domain.upper)]
@@ -210,7 +204,7 @@ def texts_parameter(texts: Iterable[str]) -> str:
 def _guess(value: str, domain: RangeDomain) -> str | None:
     """Returns a bin that is at most one off: by months for dates, else by division in doubles."""
     bounds = (*domain.edges, domain.upper)
-    if domain.type_name in ("DATE", "TIMESTAMP"):
+    if sql_type(domain.type_name).is_moment:
         months = [12 * int(edge[:4]) + int(edge[5:7]) for edge in bounds if len(edge.split("-")[0]) == 4]
         step = _regular_step(months) if len(months) == len(bounds) else None
         return None if step is None else f"(12 * year({value}) + month({value}) - {months[0]}) // {step}"
@@ -222,7 +216,7 @@ def _guess(value: str, domain: RangeDomain) -> str | None:
     precision = 1 << (20 if domain.type_name == "FLOAT" else 48)
     if max(map(abs, exact)) >= precision * width:
         return None
-    if domain.type_name.startswith("DECIMAL("):  # of more digits than its type there may be one that has no DOUBLE
+    if sql_type(domain.type_name).is_decimal:  # of more digits than its type there may be one that has no DOUBLE
         low, high = (_literal(edge, domain.type_name) for edge in (bounds[0], bounds[-1]))
         value = f"least(greatest({value}, {low}), {high})"
     return f"floor((CAST({value} AS DOUBLE) - {_double(float(exact[0]))}) / {_double(float(width))})"

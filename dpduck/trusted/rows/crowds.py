@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contributions import UNIT, UNIT_HASH
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.plain import INTEGERS
 
 CROWDS = "dpduck_crowds"
 """The name under which hashes of units with too many rows are put beside the tables."""
@@ -41,13 +40,6 @@ SAMPLE = 64
 
 MOST_SHARE = 4
 """Rows are ranked as they are where more than one in so many is of a unit with too many, or where fewer take part."""
-
-_HASHED = re.compile(r"U?HUGEINT|UUID|DATE|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|DECIMAL\(\d+,\d+\)")
-
-
-def has_one_hash(unit_type: str) -> bool:
-    """Tells whether equal units of a type have one hash: a collation makes texts equal that differ."""
-    return unit_type in INTEGERS or _HASHED.fullmatch(unit_type) is not None
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:

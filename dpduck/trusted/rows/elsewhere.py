@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import Order, Sent, carried_out, quoted, types_of
+from dpduck.trusted.rows.orders import Order, Sent, carried_out, quoted
 from dpduck.trusted.rows.plain import passes_that_are_off
 from dpduck.trusted.rows.workers import Workers, least_room
 from dpduck.values.errors import InternalError
+from dpduck.values.sqltypes import NAMES, decimal_name, sql_type
 
 PARTIALS = "dpduck_partials"
 INTEGERS = ("dpduck_integers", "main", "dpduck_rows")
@@ -92,7 +93,7 @@ def counted_elsewhere(
     order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if elsewhere.packed else key)
     if cut is not None and not elsewhere.packed:
         before = replace(order, stage_sql=cut(asking.answered_sql)[0])
-        integers = Sent(INTEGERS, types_of(carried_out(before, _no_rows(named), workers).schema))
+        integers = Sent(INTEGERS, _types_of(carried_out(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")
         crowds = Order((integers,), (), asking, cut(asking.sql)[1], given, passes, room)
         order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, replace(before, crowds=crowds))
@@ -153,3 +154,13 @@ def _added_sql(columns: Sequence[str]) -> str:
     sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if name.startswith(SUMS))
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     return f"SELECT {', '.join([*cells, *sums])} FROM {PARTIALS}{grouping}"
+
+
+def _types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """Returns columns of an answer with DuckDB's types."""
+    named = {sql_type(name).arrow: name for name in NAMES}
+    decimals = pa.types.is_decimal
+    return tuple(
+        (one.name, decimal_name(one.type.precision, one.type.scale) if decimals(one.type) else named[str(one.type)])
+        for one in schema
+    )

@@ -9,25 +9,14 @@ rows is a hash that is taken there, and of values that no expression reads only 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpduck.frontend.rows.parts import LENGTHS, LONGEST_JOINED, Join, fits_sql, shortened_sql
+from dpduck.frontend.rows.parts import LONGEST_JOINED, Join, fits_sql, shortened_sql
 from dpduck.trusted.private.contributions import order_sql
-from dpduck.trusted.rows.plain import columns_of, without_quoted
+from dpduck.trusted.rows.plain import columns_of
 from dpduck.values.errors import Refusal
-
-_SHORT = re.compile(
-    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|UUID|DATE|INTERVAL|ENUM\(.*\)|"
-    r"TIME(_NS| WITH TIME ZONE)?|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?",
-    re.DOTALL,
-)
-_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
-_APART: Mapping[str, str] = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
-"""Types of which values that differ are equal: 0 and -0, one NaN and another, a month and thirty days. Cast so, they
-are apart, and DuckDB does not put the one for the other where it sorts. Nested values are not read by expressions."""
-_TEXTS = ("VARCHAR", "BLOB")
+from dpduck.values.sqltypes import sql_type
 
 ORDER_OF_TABLE = "dpduck_order_of_table"
 
@@ -35,11 +24,6 @@ REPEATED, SHORTEST_READ = 16, 64
 """Copies of a row beyond which its texts are shorter, and bytes that each must have room for."""
 
 LONGEST_MADE = 256
-
-
-def is_short(type_name: str) -> bool:
-    """Tells whether all values of a type have few bytes."""
-    return _SHORT.fullmatch(type_name) is not None
 
 
 def hashed_sql(column: str, type_name: str) -> str:
@@ -50,10 +34,10 @@ def hashed_sql(column: str, type_name: str) -> str:
     all values of a part are of one kind. A zero then loses its sign. So the order knows of a GEOMETRY only whether it
     is NULL. It knows nothing of a VARIANT.
     """
-    kind = without_quoted(type_name)
-    if "VARIANT" in kind:
+    kind = sql_type(type_name)
+    if kind.mentions("VARIANT"):
         return "TRUE"
-    return f"{column} IS NULL" if "GEOMETRY" in kind else column
+    return f"{column} IS NULL" if kind.mentions("GEOMETRY") else column
 
 
 @dataclass(frozen=True)
@@ -81,11 +65,11 @@ class Held:
         changed, conditions = [], []
         for name, kind in own.items():
             column = _column(name)
-            if kind in LENGTHS:
+            if sql_type(kind).length_function:
                 conditions.append(fits_sql(f"dpduck_t.{column}", kind, self.longest))
-            elif not (_is_nested(kind) and self.whole):
+            elif not (sql_type(kind).is_nested and self.whole):
                 raise Refusal(
-                    f"a join holds values of {column}, a {kind.partition('(')[0]}, which may be long",
+                    f"a join holds values of {column}, a {sql_type(kind).word}, which may be long",
                     accepted="numbers, texts, BOOLEAN, dates, times, BLOB, ENUM and UUID of rows that are joined",
                 )
             else:
@@ -107,13 +91,13 @@ def held_by(
     """Returns what is held where these texts are read of rows. types: of columns. bounds: rows that joins make
     of one, and whether a private join puts one beside any number of others. made: texts that are held beside these.
     """
-    found = [name for text in texts for name in columns_of(text, types) if not is_short(types[name])]
+    found = [name for text in texts for name in columns_of(text, types) if not sql_type(types[name]).is_short]
     read = {name: types[name] for name in found}
     by_table: dict[str, dict[str, str]] = {}
     for name in content:
         by_table.setdefault(_alias(name), {})[name] = types[name]
-    outputs = sum(text in read and kind in LENGTHS for text in texts for kind in [types.get(text, "")])
-    several = sum(kind in LENGTHS for kind in read.values())
+    with_length = {name for name, kind in read.items() if sql_type(kind).length_function}
+    outputs, several = sum(text in with_length for text in texts), len(with_length)
     return Held(read, longest_joined(max(outputs, several) + made, *bounds), by_table)
 
 
@@ -136,13 +120,14 @@ def longest_made(texts: int, held: Held) -> int:
 
 def apart_sql(value: str, type_name: str) -> str:
     """Returns what tells values apart, in few bytes: of those that no expression reads, whether they are NULL."""
-    if "VARIANT" in without_quoted(type_name):
+    kind = sql_type(type_name)
+    if kind.mentions("VARIANT"):
         return "TRUE"  # nothing of it is read
-    if type_name in _APART:
-        return f"CAST({value} AS {_APART[type_name]})"
-    if type_name in ("JSON", "BIT"):
+    if kind.form_apart:
+        return f"CAST({value} AS {kind.form_apart})"
+    if kind.length_function and not kind.is_shortened:
         return f"sha256(CAST({value} AS VARCHAR))"
-    return shortened_sql(value, type_name) if is_short(type_name) or type_name in _TEXTS else f"{value} IS NULL"
+    return shortened_sql(value, type_name) if kind.is_short or kind.is_shortened else f"{value} IS NULL"
 
 
 def cut_sql(alias: str, join: Join, types: Mapping[str, str]) -> tuple[list[str], str]:
@@ -166,10 +151,6 @@ def cut_sql(alias: str, join: Join, types: Mapping[str, str]) -> tuple[list[str]
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
     window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
     return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
-
-
-def _is_nested(type_name: str) -> bool:
-    return "[" in type_name or type_name.startswith(_NESTED)
 
 
 def _alias(name: str) -> str:

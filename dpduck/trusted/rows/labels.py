@@ -7,7 +7,6 @@ value is outside of a domain are asked themselves: nothing public tells their va
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -21,10 +20,11 @@ from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
 from dpduck.trusted.rows.placed import Types, outer
-from dpduck.trusted.rows.plain import INTEGERS, columns_of, is_plain
+from dpduck.trusted.rows.plain import columns_of, is_plain
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.sqltypes import sql_type
 
 MOST_COMBINATIONS = 1 << 14
 """Of labels that a condition is asked of: conditions over more are asked of rows."""
@@ -32,7 +32,6 @@ MOST_COMBINATIONS = 1 << 14
 MOST_RANGES = 16
 """Of codes, in one condition; more are looked up in a list."""
 
-_TOLD = re.compile(r"VARCHAR|BOOLEAN|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)|ENUM\(.*", re.DOTALL)
 _FLAG, _NUMBER = "dpduck_flag", "dpduck_number"
 
 
@@ -52,7 +51,7 @@ def tells(domain: Domain, type_name: str) -> bool:
     """Tells whether a code tells the value, but for that of OTHER: not of bins, nor of 0.0, which is equal to -0.0."""
     if not isinstance(domain, ValueDomain) or domain.type_name != type_name:
         return False
-    return type_name in INTEGERS or _TOLD.fullmatch(type_name) is not None
+    return sql_type(type_name).is_told_by_label
 
 
 def coded_source(

@@ -31,10 +31,6 @@ BUNDLE = 1 << 21
 CROWD = 1 << 14
 """Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
 
-_TYPES: Mapping[pa.DataType, str] = {
-    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
-    pa.uint64(): "UBIGINT", pa.large_string(): "VARCHAR", pa.large_binary(): "BLOB", pa.date32(): "DATE",
-}  # fmt: skip
 MEMORY = "4GiB"
 """What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
 
@@ -284,14 +280,6 @@ def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Tab
         return kept, []
     waits = pc.is_in(kept.column(unit_of(table)), value_set=crowds)
     return kept.filter(pc.invert(waits)), [kept.filter(waits)]
-
-
-def types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """Returns columns of an answer with DuckDB's types."""
-    decimals = {
-        one.type: f"DECIMAL({one.type.precision},{one.type.scale})" for one in schema if pa.types.is_decimal(one.type)
-    }
-    return tuple((one.name, {**_TYPES, **decimals}[one.type]) for one in schema)
 
 
 def to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> bytes:

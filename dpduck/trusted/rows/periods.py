@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpduck.trusted.rows.plain import MOMENTS
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import PeriodColumn, Periods, every
+from dpduck.values.sqltypes import sql_type
 
 _NUMBERS = {
     "DAY": "date_diff('day', DATE '0001-01-01', {day})",
@@ -48,7 +48,7 @@ def number_sql(column: PeriodColumn) -> str:
 
 
 def _between(column: PeriodColumn, periods: Periods) -> list[str]:
-    if column.type_name not in MOMENTS:
+    if not sql_type(column.type_name).is_moment:
         raise InternalError("counting failed")
     start, end = (f"CAST('{day.isoformat()}' AS {column.type_name})" for day in (periods.start, periods.end))
     return [f"{column.sql} >= {start}", f"{column.sql} < {end}"]

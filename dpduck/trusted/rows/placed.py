@@ -34,6 +34,7 @@ from dpduck.trusted.rows.answered import ROW
 from dpduck.trusted.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
 from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 Types = Mapping[str, str]
 INNER = "JOIN"
@@ -211,7 +212,7 @@ class _Scope:
         """Returns an equality of stored columns."""
         alias, name = self._answered(lookup)
         column, type_name = lookup.column_sql, lookup.type_name
-        right = column if travels(type_name) else f"CAST({column} AS VARCHAR)"
+        right = column if sql_type(type_name).travels else f"CAST({column} AS VARCHAR)"
         return f'"{alias}"."{name}" = {right}'
 
     def value(self, operand: Operand) -> str:
@@ -225,7 +226,7 @@ class _Scope:
         if kind == "BOOLEAN":  # a flag says TRUE or nothing
             alias, name = self._answered(Lookup(f"CAST({text} AS TINYINT)", "TINYINT", ""))
             return f'CAST("{alias}"."{name}" AS BOOLEAN)'
-        if not travels(kind):
+        if not sql_type(kind).travels:
             raise InternalError("a value of a type that no worker gives")
         alias, name = self._answered(Lookup(text, kind, ""))
         if kind == "VARCHAR":
@@ -398,12 +399,3 @@ def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
     parts = _parts(source, scope, False)
     conditions = (scope.condition(text, False) for text in source.filters)
     return parts, [condition for condition in conditions if condition is not None]
-
-
-_TRAVELS = ("BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-
-
-def travels(type_name: str) -> bool:
-    """Tells whether values of a type are the same after they went through Arrow; others go as text."""
-    return type_name in _TRAVELS or type_name.removeprefix("U") in _WHOLE or type_name.startswith("DECIMAL(")

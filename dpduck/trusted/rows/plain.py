@@ -16,16 +16,8 @@ from datetime import date, datetime
 import duckdb
 
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import SqlType, sql_type
 
-INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
-FLOATS = frozenset(("FLOAT", "DOUBLE"))
-MOMENTS = frozenset(("DATE", "TIMESTAMP"))
-_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
-_AS_TEXT = re.compile(
-    r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|DATE|TIMESTAMP(_S|_MS)?|TIME|UUID|DECIMAL\(\d+,\d+\)|ENUM\(.*",
-    re.DOTALL,
-)
-DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)", re.ASCII)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")*)|(?P<number>\d+(?:\.\d+)?)"""
     r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)|(?P<sign><=|>=|<>|!=|[=<>(),+*-]))""",
@@ -35,7 +27,6 @@ _ANY_TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)""", re.ASCII
 )
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
-_QUOTED = re.compile(r"'(?:[^']|'')*'" r'|"(?:[^"]|"")*"')
 _COMPARES = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
 _LARGEST_LITERAL = 9
 _LONGEST_PATTERN, LONGEST_NUMBER = 100, 16
@@ -80,9 +71,8 @@ def plain_number(value: str, types: Types) -> bool:
     True
     """
     inside = value.removeprefix("CAST(").removesuffix(" AS DOUBLE)")
-    type_name = types.get(inside, "") if value == f"CAST({inside} AS DOUBLE)" else ""
-    digits = DECIMAL.fullmatch(type_name)  # in 128 bits, 2.0 raises for the least one, which has more than its type
-    return type_name in INTEGERS | FLOATS or (digits is not None and int(digits[1]) <= 18)
+    stored = sql_type(types.get(inside, "") if value == f"CAST({inside} AS DOUBLE)" else "")
+    return stored.is_float or stored.fits_64_bits
 
 
 def plain_text(value: str, types: Types) -> str | None:
@@ -92,7 +82,7 @@ def plain_text(value: str, types: Types) -> str | None:
     '"r0"."ward"'
     """
     inside = value.removeprefix("CAST(").removesuffix(" AS VARCHAR)")
-    known = value == f"CAST({inside} AS VARCHAR)" and _AS_TEXT.fullmatch(types.get(inside, ""))
+    known = value == f"CAST({inside} AS VARCHAR)" and sql_type(types.get(inside, "")).is_selectable
     return inside if known else None
 
 
@@ -105,15 +95,6 @@ def columns_of(sql: str, types: Types) -> list[str]:
 def renamed(sql: str, names: Mapping[str, str]) -> str:
     """Returns the expression with other names for its columns; literals are left alone."""
     return _ANY_TOKEN.sub(lambda match: names.get(match[0], match[0]), sql)
-
-
-def without_quoted(type_name: str) -> str:
-    """Returns the name of a type without labels and names of fields, which may be called like types.
-
-    >>> without_quoted("STRUCT(a VARIANT)"), without_quoted("ENUM('VARIANT')")
-    ('STRUCT(a VARIANT)', 'ENUM()')
-    """
-    return _QUOTED.sub("", type_name)
 
 
 def tokens_of(text: str) -> list[tuple[str, str]]:
@@ -215,7 +196,7 @@ class Reader:
             raise NotPlain
 
     def _after_is(self, type_name: str) -> None:
-        if "VARIANT" in without_quoted(type_name):  # of these other rows decide whether they are NULL
+        if sql_type(type_name).mentions("VARIANT"):  # of these other rows decide whether they are NULL
             raise NotPlain
         self.word("NOT")
         if self.word("NULL"):
@@ -232,8 +213,8 @@ class Reader:
         """Reads a literal of the column's kind, or a column of its type."""
         other = self.column()
         if other is not None:
-            both = {type_name, self.types[other]}
-            if not both <= INTEGERS and (len(both) > 1 or not _comparable(type_name)):
+            own, theirs = sql_type(type_name), sql_type(self.types[other])
+            if not (own.is_integer and theirs.is_integer) and (own != theirs or not own.is_comparable):
                 raise NotPlain
         elif not _alike(self._literal(), type_name):
             raise NotPlain
@@ -260,7 +241,7 @@ class Reader:
             raise NotPlain
         _, named = self.next()
         self.expect(")")
-        if named not in MOMENTS or not _is_moment(text[1:-1], named):
+        if not sql_type(named).is_moment or not _is_moment(text[1:-1], named):
             raise NotPlain
         return named, text[1:-1]
 
@@ -302,34 +283,25 @@ class Reader:
             raise NotPlain
 
 
-def _comparable(type_name: str) -> bool:
-    """Tells whether two stored values of a type are compared as they are: all types but those of several values."""
-    return bool(type_name) and "[" not in type_name and not type_name.startswith(_NESTED)
-
-
 def _alike(literal: tuple[str, str], type_name: str) -> bool:
     """Tells whether a column of this type is compared with the literal without a cast of the column."""
-    kind, text = literal
-    if kind in MOMENTS:
+    (kind, text), stored = literal, sql_type(type_name)
+    if sql_type(kind).is_moment:
         return kind == type_name
     if kind == "text":
-        return type_name == "VARCHAR" or (type_name in MOMENTS and _is_moment(text, type_name))
+        return type_name == "VARCHAR" or (stored.is_moment and _is_moment(text, type_name))
     if kind == "boolean":
         return type_name == "BOOLEAN"
-    if type_name in INTEGERS:
+    if stored.is_integer:
         return text.isdigit() and len(text) <= _LARGEST_LITERAL
-    if type_name in FLOATS:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
+    if stored.is_float:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
         return len(text) <= LONGEST_NUMBER
-    return _fits_decimal(text, type_name)
+    return stored.is_decimal and _fits_decimal(text, stored)
 
 
-def _fits_decimal(number: str, type_name: str) -> bool:
-    places = DECIMAL.fullmatch(type_name)
-    if places is None:
-        return False
+def _fits_decimal(number: str, stored: SqlType) -> bool:
     whole, _, part = number.partition(".")
-    scale = int(places[2])
-    return len(part) <= scale and len(whole) <= int(places[1]) - scale
+    return len(part) <= stored.scale and len(whole) <= stored.digits - stored.scale
 
 
 def _is_moment(text: str, type_name: str) -> bool:

@@ -13,32 +13,29 @@ types, it is computed of these (whole_numbers.py): the same double, in a fractio
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpduck.frontend.rows.parts import Cut, digits_fit
-from dpduck.trusted.rows.plain import DECIMAL, FLOATS, INTEGERS, NotPlain, Reader, Types, tokens_of
+from dpduck.trusted.rows.plain import NotPlain, Reader, Types, tokens_of
 from dpduck.trusted.rows.whole_numbers import (
     Clamped,
     Whole,
     chosen,
-    integer_type,
     literal_units,
     negative,
     product,
     total,
     units_of,
 )
+from dpduck.values.sqltypes import decimal_name, integer_name, sql_type
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
 """Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
 unless an operand is wider itself. Of longer decimals 2.0 cannot compute the least that storage holds."""
 
 _LONGEST_LITERAL = 16
-_DIGITS: Mapping[str, int] = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
-"""Integers without a sign are left to a worker: DuckDB wraps what is below 0."""
-
 _OUTER = re.compile(r"(?:try\()?CAST\((?P<inside>.*) AS DOUBLE\)(?P<closed>\))?", re.DOTALL | re.IGNORECASE)
 
 
@@ -67,7 +64,9 @@ class _Number:
     def widened(self, digits: int, scale: int) -> str:
         """Returns the same number with more digits on either side."""
         return (
-            self.sql if (digits, scale) == (self.digits, self.scale) else f"CAST({self.sql} AS {_type(digits, scale)})"
+            self.sql
+            if (digits, scale) == (self.digits, self.scale)
+            else f"CAST({self.sql} AS {decimal_name(digits, scale)})"
         )
 
 
@@ -97,7 +96,8 @@ def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | N
     if found is None or (found["closed"] is not None) != value.lower().startswith("try("):
         return None
     inside = found["inside"]
-    if types.get(inside, "") in FLOATS | INTEGERS:
+    stored = sql_type(types.get(inside, ""))
+    if stored.is_float or stored.is_integer:
         return Computed(f"CAST({inside} AS DOUBLE)")
     try:
         reader = _Numbers(tokens_of(inside), types, cuts)
@@ -108,7 +108,7 @@ def computed(value: str, types: Types, cuts: Sequence[Cut] = ()) -> Computed | N
     double = None if number.units is None else number.units.double
     if number.units is not None and double is not None:
         return Computed(double, number.units.reach)
-    narrow = number.digits <= FAST_DIGITS or types.get(number.column) in INTEGERS
+    narrow = number.digits <= FAST_DIGITS or sql_type(types.get(number.column, "")).is_integer
     return Computed(f"CAST({number.column if number.column and narrow else number.sql} AS DOUBLE)")
 
 
@@ -119,9 +119,9 @@ def cut_units(column: str, clamped: Clamped) -> str:
     reader = _Numbers(tokens_of(text), {column: clamped.type_name})
     number = reader.number()
     factor = 10**clamped.scale
-    units = _times(number, _Number(f"CAST({factor} AS {_type(clamped.scale + 1, 0)})", clamped.scale + 1, 0))
+    units = _times(number, _Number(f"CAST({factor} AS {decimal_name(clamped.scale + 1, 0)})", clamped.scale + 1, 0))
     bound = int(max(abs(Fraction(low)), abs(Fraction(high))) * factor)
-    return f"TRY_CAST({units.sql} AS {integer_type(bound)})"
+    return f"TRY_CAST({units.sql} AS {integer_name(bound)})"
 
 
 def stored_column(value: str) -> str:
@@ -208,13 +208,12 @@ class _Numbers(Reader):
 
 def _stored(name: str, type_name: str) -> _Number:
     """Returns a stored column, of a type whose every value has so many digits."""
-    if type_name in _DIGITS:
-        return _Number(f"CAST({name} AS {_type(_DIGITS[type_name], 0)})", _DIGITS[type_name], 0, column=name)
-    places = DECIMAL.fullmatch(type_name)
-    if places is None:
+    kind = sql_type(type_name)
+    if kind.is_integer and kind.is_signed:
+        return _Number(f"CAST({name} AS {decimal_name(kind.digits, 0)})", kind.digits, 0, column=name)
+    if not kind.is_decimal:  # whole numbers without a sign are left to a worker
         raise NotPlain
-    digits, scale = int(places[1]), int(places[2])
-    return _Number(f"CASE WHEN {digits_fit(name, type_name)} THEN {name} END", digits, scale, column=name)
+    return _Number(f"CASE WHEN {digits_fit(name, type_name)} THEN {name} END", kind.digits, kind.scale, column=name)
 
 
 def _literal(text: str) -> _Number:
@@ -222,7 +221,9 @@ def _literal(text: str) -> _Number:
     if len(text) > _LONGEST_LITERAL:
         raise NotPlain
     digits, scale = len(whole) + len(part), len(part)
-    return _Number(f"CAST({text} AS {_type(digits, scale)})", digits, scale, literal=text, units=literal_units(text))
+    return _Number(
+        f"CAST({text} AS {decimal_name(digits, scale)})", digits, scale, literal=text, units=literal_units(text)
+    )
 
 
 def _sum(left: _Number, sign: str, right: _Number) -> _Number:
@@ -230,7 +231,7 @@ def _sum(left: _Number, sign: str, right: _Number) -> _Number:
     scale = max(left.scale, right.scale)
     digits = max(left.whole, right.whole) + scale + 1
     operands = f"{left.widened(digits, scale)} {sign} {right.widened(digits, scale)}"
-    sql = f"CAST(({operands}) AS {_type(digits, scale)})"
+    sql = f"CAST(({operands}) AS {decimal_name(digits, scale)})"
     return _Number(sql, digits, scale, units=total(left.units, sign, right.units))
 
 
@@ -262,8 +263,4 @@ def _cut(made: _Number, bounds: tuple[_Number, _Number]) -> _Number:
     digits = max(bound.whole for bound in bounds) + made.scale
     if digits >= made.digits:
         return made
-    return _Number(f"TRY_CAST({made.sql} AS {_type(digits, made.scale)})", digits, made.scale)
-
-
-def _type(digits: int, scale: int) -> str:
-    return f"DECIMAL({digits},{scale})"
+    return _Number(f"TRY_CAST({made.sql} AS {decimal_name(digits, made.scale)})", digits, made.scale)

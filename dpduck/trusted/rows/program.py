@@ -13,16 +13,17 @@ from itertools import chain
 
 import pyarrow as pa
 
-from dpduck.frontend.rows.parts import FLOATS, text_sql, without_sign
+from dpduck.frontend.rows.parts import text_sql, without_sign
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
 from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
-from dpduck.trusted.rows.placed import Stage, Types, travels
+from dpduck.trusted.rows.placed import Stage, Types
 from dpduck.trusted.rows.plain import columns_of, renamed
 from dpduck.trusted.rows.worker import BATCH
 from dpduck.trusted.rows.workers import Program, Runner, Workers, row_texts
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
 
 BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
 """With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
@@ -47,15 +48,8 @@ frontend/rows/functions.py refuses beyond. Were it wrong, the worker's limits wo
 SHORTEST_BOUND = 1024
 """Programs that could not read texts of so many bytes are refused."""
 
-_AS_TEXT = ("HUGEINT", "UHUGEINT", "UUID", "TIME", "INTERVAL")
-_TYPES: Mapping[str, pa.DataType] = {
-    "flag": pa.bool_(), "integer": pa.int64(), "bytes": pa.large_binary(), "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
-    "UTINYINT": pa.uint8(), "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(), "UBIGINT": pa.uint64(),
-    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "VARCHAR": pa.large_string(), "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"), "TIMESTAMP_S": pa.timestamp("s"), "TIMESTAMP_MS": pa.timestamp("ms"),
-    "TIMESTAMP_NS": pa.timestamp("ns"),
-}  # fmt: skip
+_MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BLOB"}
+"""Types of what a worker makes, by the kind of an output."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,7 @@ class Division:
         return (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH
 
     def _texts(self) -> list[str]:
-        return [name for name in self.columns if not of_fixed_size(self.types[name])]
+        return [name for name in self.columns if not sql_type(self.types[name]).has_fixed_size]
 
     def _texts_made(self) -> int:
         return sum(texts_made(text) for text in self._expressions())
@@ -200,12 +194,13 @@ def _asked(text: str, columns: Mapping[str, str]) -> str:
 
 
 def _sent(name: str, type_name: str) -> str:
-    if travels(type_name):
+    kind = sql_type(type_name)
+    if kind.travels:
         return name
-    if type_name in _AS_TEXT or type_name.startswith("ENUM("):
+    if kind.goes_as_text:
         return text_sql(name, type_name)
     raise Refusal(
-        f"an expression over {name.rpartition('.')[2]}, a {type_name.partition('(')[0]}, is refused",
+        f"an expression over {name.rpartition('.')[2]}, a {kind.word}, is refused",
         accepted="columns of numbers, texts, BOOLEAN, dates, times, intervals, ENUM and UUID in expressions",
     )
 
@@ -231,16 +226,12 @@ def longest_lookup(copies: int, repeated: bool) -> int:
     return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
 
 
-def of_fixed_size(type_name: str) -> bool:
-    """Tells whether what is sent of a value is at most some bytes long, whatever the value."""
-    return type_name in _AS_TEXT or (travels(type_name) and type_name != "VARCHAR")
-
-
 def _restored(x: str, type_name: str) -> str:
     """Returns a column as the worker's expressions see it."""
-    if type_name in FLOATS:
+    kind = sql_type(type_name)
+    if kind.is_float:
         return f"{without_sign(x, type_name)} AS {x}"
-    return x if travels(type_name) else f"TRY_CAST({x} AS {type_name}) AS {x}"
+    return x if kind.travels else f"TRY_CAST({x} AS {type_name}) AS {x}"
 
 
 def _result(name: str, output: Output, longest: int, looked_up: int) -> str:
@@ -257,11 +248,10 @@ def _result(name: str, output: Output, longest: int, looked_up: int) -> str:
 
 
 def _arrow_type(kind: str) -> pa.DataType:
-    known = _TYPES.get(kind)
-    if known is None:  # the one type that travels with parameters
-        width, scale = kind.removeprefix("DECIMAL(").removesuffix(")").split(",")
-        return pa.decimal128(int(width), int(scale))
-    return known
+    made = sql_type(_MADE.get(kind, kind))
+    if made.is_decimal:
+        return pa.decimal128(made.digits, made.scale)
+    return pa.type_for_alias(made.arrow)
 
 
 def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
@@ -269,7 +259,7 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
     outputs = {name: Output("flag", text) for name, text in stage.flags}
     for name, lookup in stage.values:
         value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
-        plain = travels(lookup.type_name)
+        plain = sql_type(lookup.type_name).travels
         outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
     longest = looked_up if stage.longest is None else min(looked_up, stage.longest)
     division = Division(outputs, (), dict(stage.types), looked_up=longest)
@@ -289,10 +279,10 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
 
     A public fact: it follows from the expression alone.
     """
-    types = {"VARCHAR": pa.large_string()}
+    types = (sql_type(division.types[column]) for column in division.columns)
     columns = {
-        name: pa.nulls(1, _TYPES.get(stage_type, types["VARCHAR"]) if travels(stage_type) else types["VARCHAR"])
-        for name, stage_type in zip(division.inputs(), (division.types[c] for c in division.columns), strict=True)
+        name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
+        for name, kind in zip(division.inputs(), types, strict=True)
     }
     asked = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
     answer = runner.compute(asked)

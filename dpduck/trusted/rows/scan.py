@@ -43,14 +43,15 @@ from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.held import hashed_sql
 from dpduck.trusted.rows.periods import inside_sql, unit_sql
-from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed, travels
+from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed
 from dpduck.trusted.rows.plain import is_plain
 from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
-from dpduck.trusted.rows.program import Division, longest_lookup, longest_read, longest_repeated, of_fixed_size, staged
+from dpduck.trusted.rows.program import Division, longest_lookup, longest_read, longest_repeated, staged
 from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import PeriodColumn
+from dpduck.values.sqltypes import sql_type
 
 Parameters = Mapping[str, object]
 
@@ -260,7 +261,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
 def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
     """Returns a unit as it stands beside a row. travelling: through Arrow, as a value that goes unchanged or a text."""
     short = shortened_sql(unit, type_name)
-    if not travelling or travels(type_name):
+    if not travelling or sql_type(type_name).travels:
         return short
     return instant_sql(unit) if type_name == "TIMESTAMP WITH TIME ZONE" else text_sql(short, type_name)
 
@@ -310,7 +311,7 @@ def counted(
             workers = Workers()
             stack.callback(workers.close)
         stages = [staged(one, workers, scan.longest_lookup) for one in scan.stages]
-        longer = texts or (scan.unit_sql is not None and not of_fixed_size(scan.unit_type))
+        longer = texts or (scan.unit_sql is not None and not sql_type(scan.unit_type).has_fixed_size)
         asking = division.asking(sql, parameters, longer)
         if scan.elsewhere is None:
             second, own = stack.enter_context(answered(cursor, stages, asking, workers))
@@ -334,7 +335,7 @@ def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, param
     """Returns the units with too many rows, where these are the rows of one table, which can be read twice."""
     job, source, unit = ranked.job, ranked.job.source, scan.unit_sql
     joined = scan.joined or scan.lookup is not None or scan.stages or scan.prepared is not None
-    if unit is None or joined or scan.periods is not None or not crowds.has_one_hash(scan.unit_type):
+    if unit is None or joined or scan.periods is not None or not sql_type(scan.unit_type).has_one_hash:
         return None
     if source is None or not isinstance(source.first, Stored):
         return None

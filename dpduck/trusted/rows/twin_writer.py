@@ -9,7 +9,6 @@ unit tied, as 0 and -0, they have one place, and the unit counts as one with row
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from dpduck.trusted.rows.program import LONGEST_TEXT
 from dpduck.trusted.rows.whole_numbers import STEPS, UNITS, Clamped, steps_sql
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
+from dpduck.values.sqltypes import sql_type
 
 NUMBER, PERSON = '"dpduck_unit"', '"dpduck_person"'
 ROWS_OF_UNIT, OPEN_ROWS, PLACE = '"dpduck_rows_of_unit"', '"dpduck_open_rows"', '"dpduck_place"'
@@ -32,12 +32,6 @@ TIED = '"dpduck_tied"'
 RESERVED = "dpduck_"
 """No column of a table that is prepared begins so."""
 
-_AS_TEXT = re.compile(r"U?HUGEINT|UUID|ENUM\(.*", re.DOTALL)
-_CARRIED = re.compile(
-    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME(_NS)?|"
-    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",
-    re.DOTALL,
-)
 _LARGEST = (1 << 32) - 1
 _ORDER, _REST = '"dpduck_order"', '"dpduck_rest"'
 Steps = Callable[[str], None]
@@ -65,14 +59,9 @@ class Layout:
     cuts: tuple[Clamped, ...] = ()
 
 
-def carried(type_name: str) -> bool:
-    """Tells whether values of a type are the same after they went from one database to another."""
-    return _CARRIED.fullmatch(type_name) is not None
-
-
 def sent_sql(value: str, type_name: str) -> str:
     """Returns a value as it goes from one database to another through Arrow, where it is cast to its type again."""
-    return f"CAST({value} AS VARCHAR)" if _AS_TEXT.fullmatch(type_name) else value
+    return f"CAST({value} AS VARCHAR)" if sql_type(type_name).is_carried_as_text else value
 
 
 def code_name(number: int) -> str:
@@ -147,7 +136,7 @@ def _cut(value: str, type_name: str) -> str:
 
     Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
     """
-    if type_name not in ("VARCHAR", "BLOB"):
+    if not sql_type(type_name).is_shortened:
         return value
     begin = f"left({value}, {LONGEST_TEXT + 1})" if type_name == "VARCHAR" else f"{value}[:{LONGEST_TEXT + 1}]"
     return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} ELSE {begin} END"
@@ -155,13 +144,13 @@ def _cut(value: str, type_name: str) -> str:
 
 def _no_longer(value: str, type_name: str) -> str:
     """Returns a text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
-    if type_name not in ("VARCHAR", "BLOB"):
+    if not sql_type(type_name).is_shortened:
         return value
     return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} END"
 
 
 def _bytes(value: str, type_name: str) -> str:
-    return f"strlen({value})" if type_name == "VARCHAR" else f"octet_length({value})"
+    return f"{sql_type(type_name).length_function}({value})"
 
 
 def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
@@ -286,7 +275,7 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str
 
 def _alike(name: str, type_name: str) -> str:
     """Tells whether a group's values are the same, bit by bit, as an aggregate: 0 and -0 are not, and no NaN is."""
-    if type_name in ("FLOAT", "DOUBLE"):
+    if sql_type(type_name).is_float:
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
     return f"count({name}) IN (0, count(*)) AND min({name}) IS NOT DISTINCT FROM max({name})"

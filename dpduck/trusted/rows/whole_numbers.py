@@ -9,7 +9,6 @@ of the same value becomes.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,14 +17,15 @@ from dpduck.trusted.private.contribution_sql import steps
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.rows.plain import LONGEST_NUMBER, is_plain
 from dpduck.values.errors import InternalError
+from dpduck.values.sqltypes import integer_name, sql_type
 
 UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
 """Columns of a twin, by the number of the cut."""
 
 EXACT, ROOM = 1 << 53, 1 << 63
-_HELD = re.compile(r"TINYINT|SMALLINT|INTEGER|BIGINT|DECIMAL\((\d|1[0-8]),\d+\)")
 MOST_SCALE = 6
-_TYPES = {"TINYINT": 1 << 7, "SMALLINT": 1 << 15, "INTEGER": 1 << 31, "BIGINT": 1 << 63}
+_FARTHEST = 1 << 31
+"""Units and steps are nearer to 0: INTEGER has room for them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def chosen(branches: list[str], values: list[Whole | None]) -> Whole | None:
 def units_of(cut: Cut) -> Whole:
     """Returns a cut column."""
     bound = int(max(abs(cut.low), abs(cut.high)) * 10**cut.scale)
-    return Whole(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, _TYPES[integer_type(bound)], bound)
+    return Whole(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, sql_type(integer_name(bound)).most + 1, bound)
 
 
 def _fitting(sql: str, scale: int, most: int, bound: int) -> Whole | None:
@@ -114,11 +114,6 @@ def _fitting(sql: str, scale: int, most: int, bound: int) -> Whole | None:
 
 def _literal(number: int) -> str:
     return f"CAST({number} AS BIGINT)"
-
-
-def integer_type(bound: int) -> str:
-    """Returns the smallest signed type that has room for numbers so far from 0."""
-    return next(name for name, most in _TYPES.items() if bound < most)
 
 
 @dataclass(frozen=True)
@@ -134,13 +129,13 @@ class Clamped:
     @property
     def scale(self) -> int:
         """Tells how many decimal places the column has."""
-        return int(self.type_name.rstrip(")").partition(",")[2] or 0)
+        return sql_type(self.type_name).scale
 
     @property
     def steps(self) -> int | None:
         """Tells how many steps there are between the bounds; None where the twin does not hold the step of a row."""
         number = (Fraction(self.high) - Fraction(self.low)) / Fraction(self.step)
-        return int(number) if number.denominator == 1 and 1 <= number < _TYPES["INTEGER"] else None
+        return int(number) if number.denominator == 1 and 1 <= number < _FARTHEST else None
 
     @property
     def alike(self) -> bool:
@@ -158,10 +153,11 @@ class Clamped:
 def clamped_column(name: str, type_name: str, low: str, high: str, step: str) -> Clamped | None:
     """Returns a column as a twin holds it; None for types but decimals and integers, and bounds too wide, too long."""
     found = Clamped(name, type_name, low, high, step)
-    if not _HELD.fullmatch(type_name) or found.scale > MOST_SCALE:
+    kind = sql_type(type_name)
+    if not (kind.fits_64_bits and (kind.is_signed or kind.is_decimal)) or kind.scale > MOST_SCALE:
         return None
     units = [Fraction(bound) * 10**found.scale for bound in (low, high)]
-    fitting = all(one.denominator == 1 and abs(one) < _TYPES["INTEGER"] for one in units)
+    fitting = all(one.denominator == 1 and abs(one) < _FARTHEST for one in units)
     read = all(len(one) <= LONGEST_NUMBER and is_plain(f'"c" <= {one}', {'"c"': type_name}) for one in (low, high))
     return found if fitting and read and units[0] < units[1] else None
 
@@ -173,4 +169,4 @@ def steps_sql(clamped: Clamped, value: str) -> str:
         raise InternalError("a CLAMP without whole steps")
     added = Contribution("", "sum", value, Fraction(clamped.low), Fraction(clamped.high), most)
     cut = f"CASE WHEN {value} IS NOT NULL THEN least(greatest({steps(added, value)}, 0), {most}) END"
-    return f"TRY_CAST({cut} AS {integer_type(most)})"
+    return f"TRY_CAST({cut} AS {integer_name(most)})"

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from dpduck.mechanisms.streams.store import opened_state, recorded
 from dpduck.planning.time_axis import STRATEGIES
-from dpduck.trusted.private.stream_state import HELD_UNITS, StreamShape
+from dpduck.trusted.private.stream_state import StreamShape
 from tests.mechanisms.streams.streams import Visits
 
 MOST, PERIODS, FALSE_ALARM = 2, 4, 6.2
@@ -59,7 +59,7 @@ class Wards(Visits):
         self.con.execute(f"INSERT INTO stays SELECT ward, DATE '2024-04-09', ward {half}")
         self.refresh(4)
         named = self.named
-        shape = StreamShape(f"{named.nonce} {named.digest} {named.entry} {named.name}", HELD_UNITS["INTEGER"], 2, 1)
+        shape = StreamShape(f"{named.nonce} {named.digest} {named.entry} {named.name}", "INTEGER", 2, 1)
         ledger = self.streams.ledger
         with opened_state(self.streams.files, named, shape, ledger.bounding_key, recorded(ledger, named)) as (_, state):
             answers = np.concatenate([version.answers for version in state.versions])

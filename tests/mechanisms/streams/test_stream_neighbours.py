@@ -19,10 +19,11 @@ from dpduck.planning.time_axis import STRATEGIES, time_axis
 from dpduck.trusted.ask import Table
 from dpduck.trusted.private import streams
 from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.private.stream_state import HELD_UNITS, Recorded, StreamShape, StreamState
+from dpduck.trusted.private.stream_state import Recorded, StreamShape, StreamState
 from dpduck.trusted.private.streams import StreamAsk
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.sqltypes import sql_type
 from tests.mechanisms.streams.streams import MOST, PERIODS, Row, Visits, options
 
 SOURCES = {
@@ -107,7 +108,7 @@ class Histories:
         table, closed = np.zeros((tables, *(attribute.size for attribute in job.attributes)), np.int64), 0
         with duckdb.connect(":memory:") as place:
             place.execute("ATTACH ':memory:' AS held")
-            shape = StreamShape("test", HELD_UNITS[job.unit_type], len(job.attributes), tables)
+            shape = StreamShape("test", sql_type(job.unit_type).kept_unit, len(job.attributes), tables)
             state = StreamState(place, '"held"', shape, b"key")
             state.create()
             state.open(Recorded(0, ""))

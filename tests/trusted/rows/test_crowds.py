@@ -18,6 +18,7 @@ from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.rows import crowds, reader
 from dpduck.trusted.rows.plain import keep_plans_plain
 from dpduck.values.domain import ValueDomain
+from dpduck.values.sqltypes import sql_type
 from tests.trusted.rows.test_no_scan_filters import Watch
 
 UNITS = {
@@ -168,7 +169,7 @@ def test_where_rows_are_ranked_as_they_are(
 ) -> None:
     """Texts, which a collation may make equal; small tables; other databases; most rows crowded; few rows left."""
     kinds = {"VARCHAR": False, "DOUBLE": False, "INTEGER": True, "ENUM('a')": False, "STRUCT(a INTEGER)": False}
-    assert {kind: crowds.has_one_hash(kind) for kind in kinds} == kinds
+    assert {kind: sql_type(kind).has_one_hash for kind in kinds} == kinds
     make_table(connection, "BIGINT", 5, 300)
     assert crowds.rows_of(connection, TABLE) > 400
     sql = f"SELECT unit AS dpduck_unit FROM {TABLE}"

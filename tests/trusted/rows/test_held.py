@@ -14,8 +14,9 @@ import pytest
 
 import dpduck
 from dpduck.frontend.rows.parts import LONGEST_JOINED
-from dpduck.trusted.rows.held import SHORTEST_READ, hashed_sql, held_by, is_short, longest_joined
+from dpduck.trusted.rows.held import SHORTEST_READ, hashed_sql, held_by, longest_joined
 from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
 from tests.support import memory
 
 BUDGET = "BUDGET (epsilon = 10, delta = 1e-6, delta_keys = 5e-7)"
@@ -380,9 +381,9 @@ def test_all_texts_of_a_row_together_have_a_bound(texts: int, copies: int, repea
 def test_every_type_is_short_or_bounded() -> None:
     """A type that nobody knows is refused where it is read, and never passes."""
     for kind in ("INTEGER", "DECIMAL(38,0)", "ENUM('a')", "TIMESTAMP WITH TIME ZONE", "UUID", "BOOLEAN"):
-        assert is_short(kind)
+        assert sql_type(kind).is_short
     for kind in ("VARCHAR", "BLOB", "BIGNUM", "JSON", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "GEOMETRY", "what"):
-        assert not is_short(kind)
+        assert not sql_type(kind).is_short
     held = held_by(['"r0"."x" IS NULL'], (), {'"r0"."x"': "what"}, (1, False))
     with pytest.raises(Refusal, match="may be long"):
         held.of("r0")
