@@ -1,7 +1,7 @@
 """A small database of every kind of privacy unit, and statements over it, which are pinned (corpus_pins.py).
 
 People have several visits each, visits have lines; texts, NULLs, NaN, orphans and values outside of domains are among
-them. Nothing is random. Units of `trips` and `answers` have more rows than MAX ROWS, all others have fewer.
+them. Nothing is random. Units of `trips`, `pings` and `answers` have more rows than MAX ROWS, most others have fewer.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ TABLES = (
     "CREATE TABLE trips AS SELECT CAST(i * i % 31 AS BIGINT) AS rider, 't' || (i * i % 31) % 3 AS town, "
     "CAST(i * 7 % 4 AS INTEGER) AS zone, CAST(10 + (i * i % 31) % 9 AS INTEGER) AS fare, "
     "CAST(i % 12 AS INTEGER) AS month FROM range(300) AS r(i)",
+    "CREATE TABLE pings AS SELECT 'd' || i % 7 % 5 AS device, CAST(i % 7 % 2 AS INTEGER) AS model, "
+    "CAST(i * 3 % 8 AS INTEGER) AS place, CAST(i * 11 % 30 AS INTEGER) AS delay FROM range(560) AS r(i)",
 )  # fmt: skip
 
 BUDGET = "BUDGET (epsilon = 1000000, delta = 1e-3, delta_keys = 5e-4)"
@@ -98,8 +100,10 @@ POLICIES = (
         DOMAIN level RANGE 0 TO 5 STEP 1, CLAMP reading BETWEEN 0 AND 20 STEP 0.5)""",
     f"""CREATE PRIVACY POLICY ON trips (PRIVACY UNIT rider MAX ROWS 6, {BUDGET}, DOMAIN town IN ('t0', 't1', 't2'),
         DOMAIN zone IN (0, 1, 2, 3), DOMAIN month RANGE 0 TO 12 STEP 1, CLAMP fare BETWEEN 0 AND 15)""",
+    f"""CREATE PRIVACY POLICY ON pings (PRIVACY UNIT device MAX ROWS 100, {BUDGET}, DOMAIN model IN (0, 1),
+        DOMAIN place RANGE 0 TO 8 STEP 2, CLAMP delay BETWEEN 0 AND 25)""",
 )
-PREPARED = ("people", "visits", "lines", "cards", "rides", "clicks", "answers", "letters", "sensors", "trips")
+PREPARED = ("people", "visits", "lines", "cards", "rides", "clicks", "answers", "letters", "sensors", "trips", "pings")
 """Tables that are prepared for a second run: all but those of units by periods, which cannot be."""
 
 
@@ -382,6 +386,9 @@ CUT = (
     "r, count(*) AS n FROM (SELECT row_number() OVER (PARTITION BY rider ORDER BY month, zone) AS r FROM trips) "
     "GROUP BY r",
     "kind, sum(x) AS s FROM answers GROUP BY kind",
+    "model, count(*) AS n FROM pings GROUP BY model",
+    "place, count(*) AS n, sum(delay) AS s FROM pings GROUP BY place",
+    "place, count(DISTINCT device) AS d, count(*) AS n FROM pings WHERE delay % 3 < 2 GROUP BY place",
 )
 CUT_OTHERWISE = [
     *asked((CUT[0], CUT[2]), "epsilon = 1, max_rows_contributed = 2"),
