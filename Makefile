@@ -95,8 +95,8 @@ demo: $(RUNTIME)
 	@$(BIN)/dpduck demo
 
 # Without kills, servers and statistics (tests/test_house.py), and without the clinics of the golden refusals.
-QUICK := tests/values tests/algebra tests/frontend tests/test_house.py tests/test_import_direction.py \
-  tests/test_reading_list.py
+QUICK := tests/values tests/algebra tests/frontend tests/test_house.py tests/test_house_counts.py \
+  tests/test_import_direction.py tests/test_reading_list.py
 
 # What takes long is tried in turn, by a fresh seed that is printed; `make test PARTS=` runs all of it. What finds a
 # planted fault (tests/planted) is in every run.
@@ -124,8 +124,8 @@ ALONE := $(patsubst %,trusted/private/test_%,chosen_buckets count_sketch exact_c
   $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan) $(patsubst %,values/test_%,accounting)
 COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals sum_coverage) \
   mechanisms/keys/test_key_coverage
-RULES := test_papers test_papers_items test_figures test_benchmarks test_house test_import_direction \
-  test_reading_list test_faults test_long
+RULES := test_papers test_papers_items test_figures test_benchmarks test_house test_house_counts \
+  test_import_direction test_reading_list test_faults test_long
 ONCE := $(NEVER:%=--ignore=tests/%) $(patsubst %,--ignore=tests/%.py,$(ALONE) $(COVERAGE) $(RULES))
 
 # PART=3: of every three test functions one, with one set of its values, by a fresh seed, which is printed.

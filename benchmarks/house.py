@@ -1,77 +1,268 @@
-"""Prints how large the house is, and how much of it one plain count runs through: `python -m benchmarks.house`.
+"""Prints how large the house is, and how its parts hang together: `python -m benchmarks.house`.
 
-tests/test_house.py holds the figures of paths below ceilings.
+Each count has an aim. tests/test_house_counts.py has a ratchet for each, which may only fall.
 """
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
 import dpduck
+from benchmarks import reading_list
 
 PACKAGE = Path(dpduck.__file__).resolve().parent
-POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 10), DOMAIN sex IN (0, 1))"
-COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM visits GROUP BY sex"
+TRUSTED = ("trusted", "kernel")
+"""Folders of trusted code: the kernel takes the place of trusted/."""
+LANGUAGE = ("frontend", "language")
+"""Folders of the language: language/ takes the place of frontend/."""
+TIER_1 = "kernel"
+"""The folder of the proof. Its own files are tier 1, without those of its subfolders."""
+TIER_1_IMPORTS = ("values", "algebra", TIER_1)
+"""The stations that tier 1 may import."""
+
+READING_ALL, READING_LIVE = "lines of the reading list", "lines of it for counts over live tables"
+TIER_1_LINES, TIER_1_OTHERS = "lines of tier 1", "imports of other stations by tier 1"
+LANGUAGE_IMPORTS = "imports of the language by trusted code"
+TEXT_CALLS, TEXT_TESTS = "calls that take SQL text apart", "regular expressions and prefix tests in trusted code"
+TYPE_SETS, TYPE_SET_FILES = "hand-written sets of SQL types", "files with a hand-written set of SQL types"
+UNIT_CLASSES, UNIT_WINDOWS = "classes with a field unit_sql", "windows over a unit's rows in trusted code"
+VARIANTS, JOB_TESTS = "branches on variants in trusted code", "isinstance of kinds of jobs"
+FUNCTIONS, MODULES, SWITCHES = (f"{what} of a plain count" for what in ("functions", "modules", "module switches"))
+STORED_FUNCTIONS, STORED_MODULES = (f"{what} of a stored answer" for what in ("functions", "modules"))
+PRODUCT = "lines of the product"
+
+AIMS = {
+    READING_ALL: 7300, READING_LIVE: 4800, TIER_1_LINES: 2300, TIER_1_OTHERS: 0, LANGUAGE_IMPORTS: 0, TEXT_CALLS: 0,
+    TEXT_TESTS: 12, TYPE_SETS: 1, TYPE_SET_FILES: 1, UNIT_CLASSES: 0, UNIT_WINDOWS: 4, VARIANTS: 20, JOB_TESTS: 0,
+    FUNCTIONS: 420, MODULES: 70, SWITCHES: 420, PRODUCT: 71_153,
+}  # fmt: skip
+"""The most that each count may be when the kernel has taken the place of trusted/."""
 
 
-def sizes() -> dict[str, int]:
-    """Modules, lines with their docstrings and blanks, files of the largest folder."""
-    paths = list(PACKAGE.rglob("*.py"))
-    modules = [path for path in paths if path.name != "__init__.py"]
+@dataclass(frozen=True)
+class Source:
+    """A file of the product. name: its path from dpduck/ on, with slashes."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def station(self) -> str:
+        """Returns the folder in dpduck/ that the file is in."""
+        return self.name.partition("/")[0]
+
+
+def sources() -> list[Source]:
+    """Reads every file of the product."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        found.append(Source(path.relative_to(PACKAGE).as_posix(), text, ast.parse(text)))
+    return found
+
+
+def trusted_files(files: Iterable[Source]) -> list[Source]:
+    """Keeps the files of trusted code."""
+    return [file for file in files if file.station in TRUSTED]
+
+
+def lines(files: Iterable[Source]) -> int:
+    """Counts all lines, with docstrings and blank ones."""
+    return sum(len(file.text.splitlines()) for file in files)
+
+
+# Sizes.
+
+
+def sizes(files: Sequence[Source]) -> dict[str, int]:
+    """Counts the lines of the product, of the reading list and of tier 1."""
+    listed = {f"{name}.py" for part in reading_list.PARTS.values() for name in reading_list.files_of(part)}
+    kernel = lines(file for file in files if file.station == TIER_1 and file.name not in listed)
+    parts = reading_list.sums()
+    live = list(reading_list.narrower().values())[-1][1]
     return {
-        "modules": len(modules),
-        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths),
-        "files of the largest folder": max(Counter(path.parent for path in modules).values()),
+        READING_ALL: parts["the claim"] + parts["the rows boundary"] + kernel,
+        READING_LIVE: live + kernel,
+        TIER_1_LINES: lines(tier_1(files)),
+        PRODUCT: lines(files),
     }
 
 
-def traced(work: Callable[[], object]) -> tuple[int, int]:
-    """The functions of dpduck that a piece of work calls, and the modules that they are in."""
-    found: set[tuple[str, str, int]] = set()
+def tier_1(files: Iterable[Source]) -> list[Source]:
+    """Keeps the files that lie in the kernel's folder itself."""
+    return [file for file in files if file.name.rpartition("/")[0] == TIER_1]
+
+
+# What hangs together by an import, or by a test of a kind.
+
+
+def stations_of(file: Source) -> list[str]:
+    """Lists the stations of dpduck that a file imports, one for each statement."""
+    nodes = list(ast.walk(file.tree))
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return [module.split(".")[1] for module in modules if module.startswith("dpduck.")]
+
+
+def imports_of(files: Iterable[Source], stations: Sequence[str]) -> int:
+    """Counts the imports of some stations."""
+    return sum(station in stations for file in files for station in stations_of(file))
+
+
+def other_imports(files: Iterable[Source], stations: Sequence[str]) -> int:
+    """Counts the imports of all stations but these."""
+    return sum(station not in stations for file in files for station in stations_of(file))
+
+
+def classes_with(files: Iterable[Source], field: str) -> int:
+    """Counts the classes that declare a field."""
+    classes = [node for file in files for node in ast.walk(file.tree) if isinstance(node, ast.ClassDef)]
+    return sum(field in fields_of(node) for node in classes)
+
+
+def fields_of(node: ast.ClassDef) -> set[str]:
+    """Returns the names of a class's fields."""
+    fields = [statement.target for statement in node.body if isinstance(statement, ast.AnnAssign)]
+    return {target.id for target in fields if isinstance(target, ast.Name)}
+
+
+# SQL that is handled as text.
+
+TAKEN_APART = {
+    *("columns_of", "is_plain", "renamed", "plain_text", "plain_number", "stored_column", "is_together"),
+    *("without_try", "number_sql", "computed"),
+}
+"""Functions that look into SQL that dpduck wrote itself."""
+TEXT_TEST = re.compile(
+    r"re\.(?:compile|sub|search|fullmatch|match|findall|finditer)\(|\.fullmatch\("
+    r"|\.(?:removeprefix|removesuffix|startswith|endswith|partition)\("
+)
+TYPE_SET = re.compile(r'TINY\|SMALL|"TINYINT", "SMALLINT"')
+WINDOW = re.compile(
+    r"row_number\(\) OVER|dense_rank\(\) OVER|rank\(\) OVER|lag\(\{UNIT\}|\{name\}\(\) OVER",
+)
+VARIANT = re.compile(
+    r"\b(?:prepared|elsewhere|lookup|source|periods|unit_sql|types|known|cut|twins) is (?:not )?None",
+)
+JOB_TEST = re.compile(r"isinstance\([^)]*\b(?:CountingJob|KeyedJob|KeyJob)")
+
+
+def calls_of(files: Iterable[Source], names: set[str]) -> int:
+    """Counts the calls of functions and methods by their names."""
+    calls = [node.func for file in files for node in ast.walk(file.tree) if isinstance(node, ast.Call)]
+    return sum(ast.unparse(function).split(".")[-1] in names for function in calls)
+
+
+def occurrences(files: Iterable[Source], pattern: re.Pattern[str]) -> int:
+    """Counts how often a pattern is in the texts of files."""
+    return sum(len(pattern.findall(file.text)) for file in files)
+
+
+def lines_with(files: Iterable[Source], pattern: re.Pattern[str]) -> dict[str, int]:
+    """Counts the lines that have a pattern, for each file that has one."""
+    by_file = {file.name: sum(bool(pattern.search(line)) for line in file.text.splitlines()) for file in files}
+    return {name: count for name, count in by_file.items() if count}
+
+
+def ties(files: Sequence[Source]) -> dict[str, int]:
+    """Counts what ties trusted code to texts, to variants and to the language."""
+    inner, type_sets = trusted_files(files), lines_with(files, TYPE_SET)
+    return {
+        TIER_1_OTHERS: other_imports(tier_1(files), TIER_1_IMPORTS),
+        LANGUAGE_IMPORTS: imports_of(inner, LANGUAGE),
+        TEXT_CALLS: calls_of(files, TAKEN_APART),
+        TEXT_TESTS: occurrences(inner, TEXT_TEST),
+        TYPE_SETS: sum(type_sets.values()),
+        TYPE_SET_FILES: len(type_sets),
+        UNIT_CLASSES: classes_with(files, "unit_sql"),
+        UNIT_WINDOWS: occurrences(inner, WINDOW),
+        VARIANTS: occurrences(inner, VARIANT),
+        JOB_TESTS: occurrences(files, JOB_TEST),
+    }
+
+
+# What one plain count runs through.
+
+POLICY = (
+    "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10), DOMAIN sex IN ('F', 'M'))"
+)
+COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM visits GROUP BY sex"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a piece of work runs. switches: how often a call is in another module than the call before."""
+
+    functions: int
+    modules: int
+    switches: int
+
+
+def trace(work: Callable[[], object]) -> Trace:
+    """Follows the calls of dpduck's functions that a piece of work makes."""
+    calls: list[tuple[str, str, int]] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(str(PACKAGE)) and not code.co_name.startswith("<"):
-            found.add((code.co_filename, code.co_name, code.co_firstlineno))
+            calls.append((code.co_filename, code.co_name, code.co_firstlineno))
 
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(None)
-    return len(found), len({file for file, _, _ in found})
+    modules = [file for file, _, _ in calls]
+    switches = sum(before != after for before, after in pairwise(modules))
+    return Trace(len(set(calls)), len(set(modules)), switches)
 
 
 def paths() -> dict[str, int]:
-    """What a plain count runs through, new and from the store, after another one that fills the caches."""
+    """Counts what a plain count runs through, new and from the store, after another one that fills the caches."""
     with dpduck.connect(config={"threads": 1}) as connection:
-        connection.execute("CREATE TABLE visits AS SELECT range % 2 AS sex FROM range(100)")
+        connection.execute(
+            "CREATE TABLE visits AS SELECT range // 4 AS patient, ['F', 'M'][1 + range % 2] AS sex FROM range(400)"
+        )
         connection.execute("FROM dp(?)", [POLICY]).fetchall()
 
         def ask(epsilon: str) -> object:
             return connection.execute("FROM dp(?)", [COUNT.format(epsilon)]).fetchall()
 
         ask("0.5")
-        new, stored = traced(lambda: ask("1")), traced(lambda: ask("1"))
+        new, stored = trace(lambda: ask("1")), trace(lambda: ask("1"))
     return {
-        "functions of a plain count": new[0],
-        "modules of a plain count": new[1],
-        "functions of a stored answer": stored[0],
-        "modules of a stored answer": stored[1],
+        FUNCTIONS: new.functions,
+        MODULES: new.modules,
+        SWITCHES: new.switches,
+        STORED_FUNCTIONS: stored.functions,
+        STORED_MODULES: stored.modules,
     }
 
 
+def counts() -> dict[str, int]:
+    """Counts everything, a plain count too."""
+    files = sources()
+    return {**sizes(files), **ties(files), **paths()}
+
+
 def main() -> None:
+    """Prints each count with its aim, in the order of the aims."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = folder
-        for name, count in {**sizes(), **paths()}.items():
-            print(f"{name}: {count:,}")
+        counted = counts()
+    for name in [*AIMS, *(name for name in counted if name not in AIMS)]:
+        aim = f" (aim: at most {AIMS[name]:,})" if name in AIMS else ""
+        print(f"{name}: {counted[name]:,}{aim}")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from benchmarks import house
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dpduck"
 SOURCES = sorted(path for folder in ("dpduck", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
@@ -17,15 +15,6 @@ LONGEST_FUNCTION = 50
 LARGEST_FOLDER = 24
 REASONS: dict[str, str] = {}
 """Why a file of more than 900 lines is one subject, for each such file."""
-CEILINGS = {
-    "functions of a plain count": 642,
-    "modules of a plain count": 99,
-    "functions of a stored answer": 89,
-    "modules of a stored answer": 19,
-}
-"""What `python -m benchmarks.house` may print of paths at most: lower a figure whenever a path has become shorter."""
-
-
 _ARTICLES = "The A An One Every All Each Both Its Any Nothing Another Two No"
 NO_VERBS = frozenset(
     f"{_ARTICLES} Whether What How Which Who Where Whose Of With Without As In FALSE NULL Rows Smaller".split()
@@ -80,14 +69,6 @@ def test_the_tree_is_three_levels_deep() -> None:
     assert deep == []
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     assert [named(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
-
-
-def test_counts_of_the_house() -> None:
-    """A plain count runs through no more of the product than it did, new or from the store."""
-    counts = house.paths()
-    assert set(counts) == set(CEILINGS)
-    assert {name: count for name, count in counts.items() if count > CEILINGS[name]} == {}
-    assert 20 < counts["functions of a stored answer"] < counts["functions of a plain count"], "something is traced"
 
 
 def test_folders_stay_small() -> None:

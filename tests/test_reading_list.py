@@ -1,4 +1,4 @@
-"""What an auditor must read is known, and does not grow."""
+"""What an auditor must read is known."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from benchmarks.reading_list import (
     sums,
 )
 
-CEILINGS = {"the claim": 9910, "copies": 871, "the noise library": 1146, "the rows boundary": 8119}
-"""Above today's lines. The aims are 3,000 for the claim and 5,500 with the rows boundary (benchmarks/reading_list)."""
-
 
 def test_every_trusted_file_is_in_one_part() -> None:
     """A file of trusted/ that is in no part, or in two, would be read by nobody, or counted twice."""
@@ -36,12 +33,12 @@ def test_every_trusted_file_is_in_one_part() -> None:
 
 
 @pytest.mark.slow
-def test_the_list_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
-    """No part has more lines than its ceiling, and the script prints all of it."""
-    found = sums()
-    assert {part: found[part] for part, most in CEILINGS.items() if found[part] > most} == {}
+def test_the_list_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The script prints every part with its lines. tests/test_house_counts.py says how many there may be."""
     main()
-    assert "with the rows boundary" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert [part for part, lines in sums().items() if f"{part}: {lines:,} lines" not in printed] == []
+    assert "with the rows boundary" in printed
 
 
 def test_what_a_narrower_reader_leaves_out_is_on_the_list() -> None:

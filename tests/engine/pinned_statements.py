@@ -1,6 +1,7 @@
 """What must stay as it was when the house is rebuilt: digests, ledger rows and a store of an earlier commit.
 
 `python -m tests.engine.pinned_statements pins` writes the values of this commit to pinned/releases.json;
+`python -m tests.engine.pinned_statements counts` writes the exact counts of these statements to pinned/counts.json;
 `python -m tests.engine.pinned_statements store` writes a small store of this commit to pinned/store.zip.
 """
 
@@ -20,9 +21,10 @@ import dpduck
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import read_golden
 from tests.support.clinics import Clinic
+from tests.support.exact import noted_counts
 
 FOLDER = Path(__file__).parent / "pinned"
-PINS, STORE = FOLDER / "releases.json", FOLDER / "store.zip"
+PINS, STORE, COUNTS = FOLDER / "releases.json", FOLDER / "store.zip", FOLDER / "counts.json"
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4,
     BUDGET (epsilon = 1000000, delta = 1e-3, delta_keys = 5e-4), DOMAIN sex IN (0, 1),
     DOMAIN age RANGE 0 TO 100 STEP 10, DOMAIN ward FROM wards.name, CLAMP age BETWEEN 0 AND 100 STEP 5,
@@ -114,24 +116,33 @@ def releases(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
     return {str(row[0]): list(row[1:]) for row in found}
 
 
-def made(policy: str, statements: list[str], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
-    """A clinic in which these statements have been released."""
+def made(
+    policy: str, statements: list[str], database: str | Path = ":memory:", counts: dict[str, str] | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A clinic in which these statements have been released. counts: takes the exact counts of each."""
     connection = dpduck.connect(database)
     clinic = Clinic(connection)
     clinic.fill()
     clinic.protect(policy)
-    for statement in statements:
-        clinic.dp(statement)
+    _release(connection, statements, counts)
     return connection
 
 
-def golden() -> duckdb.DuckDBPyConnection:
+def golden(counts: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
     """The clinic of the golden files, every accepted statement of theirs released."""
     connection = open_full_clinic()
-    for one in read_golden("accepted_*.sql"):
-        if not one.before:
-            connection.execute("FROM dp(?)", [one.statement])
+    _release(connection, [one.statement for one in read_golden("accepted_*.sql") if not one.before], counts)
     return connection
+
+
+def _release(connection: duckdb.DuckDBPyConnection, statements: list[str], counts: dict[str, str] | None) -> None:
+    """Releases statements in order, and writes down the exact counts of those that count anything."""
+    with noted_counts() as seen:
+        for statement in statements:
+            seen.clear()
+            connection.execute("FROM dp(?)", [statement]).fetchall()
+            if counts is not None and seen:
+                counts[statement] = "; ".join(seen)
 
 
 def pins() -> dict[str, dict[str, list[Any]]]:
@@ -142,6 +153,15 @@ def pins() -> dict[str, dict[str, list[Any]]]:
             found[name] = releases(connection)
     with golden() as connection:
         found["golden"] = releases(connection)
+    return found
+
+
+def exact_counts() -> dict[str, dict[str, str]]:
+    """The exact counts of the same statements."""
+    found: dict[str, dict[str, str]] = {name: {} for name in (*STATEMENTS, "golden")}
+    for name, (policy, statements) in STATEMENTS.items():
+        made(policy, statements, counts=found[name]).close()
+    golden(found["golden"]).close()
     return found
 
 
@@ -174,6 +194,8 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     if sys.argv[1] == "pins":
         PINS.write_text(json.dumps(pins(), indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    elif sys.argv[1] == "counts":
+        COUNTS.write_text(json.dumps(exact_counts(), indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
     else:
         with tempfile.TemporaryDirectory() as directory:
             write_store(Path(directory))

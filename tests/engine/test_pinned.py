@@ -13,23 +13,32 @@ import pytest
 
 import dpduck
 from dpduck.engine.connection import verify_store
-from tests.engine.pinned_statements import PINS, STATEMENTS, STORE, answer, golden, made, releases
+from tests.engine.pinned_statements import COUNTS, PINS, STATEMENTS, STORE, answer, golden, made, releases
 from tests.support.clinics import CHARGES
 
 PINNED: dict[str, dict[str, list[Any]]] = json.loads(PINS.read_text(encoding="utf-8"))
+COUNTED: dict[str, dict[str, str]] = json.loads(COUNTS.read_text(encoding="utf-8"))
+"""The exact counts of the same statements, pinned before the kernel was rebuilt."""
 
 
 @pytest.mark.parametrize("name", list(STATEMENTS))
 def test_every_mechanism_is_charged_as_before(name: str) -> None:
-    """Digest, strategy, the ledger's word for the mechanism and every amount are those of the commit before."""
-    with made(*STATEMENTS[name]) as connection:
+    """Digest, strategy, the ledger's word for the mechanism and every amount are those of the commit before.
+
+    So are exact counts.
+    """
+    counts: dict[str, str] = {}
+    with made(*STATEMENTS[name], counts=counts) as connection:
         assert releases(connection) == PINNED[name]
+    assert counts == COUNTED[name]
 
 
 def test_golden_statements_are_charged_as_before() -> None:
     """The same of every statement that the golden files accept."""
-    with golden() as connection:
+    counts: dict[str, str] = {}
+    with golden(counts) as connection:
         assert releases(connection) == PINNED["golden"]
+    assert counts == COUNTED["golden"] and len(counts) > 100
 
 
 @pytest.fixture
