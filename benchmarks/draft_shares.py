@@ -32,7 +32,6 @@ from dpduck.database.policies import PolicyStore
 from dpduck.database.sandbox import Sandbox
 from dpduck.engine.functions import OWNER
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import PrivateQuestion, questions
@@ -43,6 +42,7 @@ from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.private.door import Bill, opened
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import quote_identifier
 
 PEOPLE = (
     "SELECT i // 1 AS line, CAST(floor(power(1 - (hash(i, 1) % 100000) / 100000, 2) * 6000) AS INTEGER) AS person, "

@@ -24,9 +24,9 @@ import dpduck
 from benchmarks.papers._synthetic_data import data_folder
 from dpduck.frontend.statements.kinds import ClampClause, CreatePolicy, DomainClause
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.owner.draft import TODO
 from dpduck.owner.private_draft import DROPPED, NICE, grid_of
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 TABLES = {

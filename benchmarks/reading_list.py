@@ -1,6 +1,7 @@
 """Prints what an auditor must read to believe the claim, with line counts: `python -m benchmarks.reading_list`.
 
-tests/test_reading_list.py holds that every file of trusted/ is in one part, tests/test_house_counts.py how long it is.
+tests/test_reading_list.py holds that every file of kernel/ and trusted/ is in one part, tests/test_house_counts.py
+how long the list is.
 """
 
 from __future__ import annotations
@@ -52,15 +53,15 @@ ROWS = {
     "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
     "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
     "what the database evaluates, and what a worker": (
-        "trusted/rows/placed trusted/rows/held trusted/rows/program trusted/rows/plain "
-        "trusted/rows/plain_numbers trusted/rows/labels trusted/rows/whole_numbers trusted/private/features"
+        "kernel/expressions kernel/arithmetic kernel/stored trusted/rows/placed trusted/rows/held "
+        "trusted/rows/program trusted/rows/plans trusted/rows/labels trusted/rows/clamps trusted/private/features"
     ),
-    "facts of DuckDB\'s types": ("values/sqltypes"),
+    "facts of DuckDB's types": ("values/sqltypes"),
     "what may run over one row": ("trusted/rows/functions values/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
-        "frontend/rows/source frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
-        "frontend/rows/relation frontend/rows/unions frontend/rows/per_unit frontend/rows/parts "
-        "frontend/rows/periods"
+        "kernel/relations kernel/units kernel/keys kernel/check kernel/facts frontend/rows/source "
+        "frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
+        "frontend/rows/relation frontend/rows/unions frontend/rows/per_unit frontend/rows/periods"
     ),
     "facts that are taken for public": (
         "database/catalog owner/policies owner/periods database/policies mechanisms/jobs engines/tables"
@@ -70,7 +71,7 @@ OTHERS = {
     "shown to the owner alone": ("database/check trusted/private/unit_facts"),
     "a fault is a wrong answer": (
         "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries "
-        "frontend/rows/features"
+        "frontend/rows/features frontend/rows/compiled"
     ),
     "expressions: trusted/rows/functions refuses the rest of what runs; growth costs a worker time and room": (
         "frontend/rows/functions frontend/select/binding frontend/text/dialect frontend/rows/expressions"
@@ -88,9 +89,7 @@ LEFT_OUT = {
     "rows in DuckDB alone, without an engine": (
         "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/pieces engines/tables"
     ),
-    "and no table prepared": (
-        "trusted/rows/twin_writer trusted/rows/prepared trusted/rows/plain_numbers trusted/rows/labels"
-    ),
+    "and no table prepared": ("trusted/rows/twin_writer trusted/rows/prepared trusted/rows/clamps trusted/rows/labels"),
     "and cubes alone: counts, sums, averages, ranges of declared keys": (
         "trusted/private/keys trusted/private/key_delta trusted/private/key_counts "
         "trusted/private/sessions trusted/private/histograms trusted/private/sketches trusted/private/summaries "

@@ -14,7 +14,7 @@ from tests.planted.faults import LIST, ROOT, Fault, faults, planted
 
 AREAS = {
     *("noise", "accounting", "ledger", "counts", "keys", "gate", "server", "messages", "planning", "streams"),
-    *("summaries", "sparse", "synthetic", "prepared", "publishing"),
+    *("summaries", "sparse", "synthetic", "prepared", "publishing", "units"),
 }
 
 

@@ -169,7 +169,7 @@ def test_quick_tests_are_quick() -> None:
     assert slow_imports("from tests.server.served import count\nimport subprocess") == {"served", "subprocess"}
 
 
-READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "plain.py", "worker.py", "functions.py")
+READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "plans.py", "worker.py", "functions.py")
 """Trusted files that read the store, secrets or settings; and what has no database, or an empty one to parse with."""
 READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetchall", "fetchone", "fetchnumpy", "arrow"}
 ONLY_THE_DOOR = {

@@ -30,12 +30,13 @@ from unittest.mock import patch
 import duckdb
 import numpy as np
 
-from dpduck.frontend.rows.parts import Source, Stored
+from dpduck.kernel.expressions import Column, Own
+from dpduck.kernel.relations import Grouped, Source, Stored
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.rows import crowds, reader
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.values.domain import ValueDomain
 
 ROWS = 20_000_000
@@ -103,22 +104,20 @@ def domain_of(name: str) -> ValueDomain:
 
 
 def job_of(names: list[str], max_rows: int | None = None) -> CountingJob:
-    keys = tuple(KeyColumn(f"t.{name}", domain_of(name)) for name in names)
+    keys = tuple(KeyColumn(Own((f"t.{name}",)), domain_of(name)) for name in names)
     attributes = tuple(Attribute((i,), np.arange(key.domain.size), key.domain.size) for i, key in enumerate(keys))
-    unit = None if max_rows is None else "t.unit"
-    return CountingJob("t", (), unit, max_rows or 1, CONTENT, keys, attributes, (Contribution(""),))
+    unit, content = None if max_rows is None else Own(("t.unit",)), tuple(Own((name,)) for name in CONTENT)
+    return CountingJob(Source(Grouped("t")), (), unit, max_rows or 1, content, keys, attributes, (Contribution(),))
 
 
 def stored_job(table: str) -> CountingJob:
     """A count by one column over a table as a policy names it, four rows of each unit."""
-    content = (("unit", "BIGINT"), *((name, "UTINYINT") for name in NUMBERS))
-    types = tuple((f'"t"."{name}"', type_name) for name, type_name in content)
-    stored, key = Stored(f'"counting"."main"."{table}"', "t"), KeyColumn('"t"."u0"', domain_of("u0"))
+    unit, numbers = Column("t", "unit", "BIGINT"), [Column("t", name, "UTINYINT") for name in NUMBERS]
+    source, key = Source(Stored(f'"counting"."main"."{table}"', "t")), KeyColumn(numbers[0], domain_of("u0"))
     attribute = Attribute((0,), np.arange(SIZES[0]), SIZES[0])
     return CountingJob(
-        f'{stored.sql} AS "t"', (), '"t"."unit"', 4, tuple(name for name, _ in types), (key,), (attribute,),
-        (Contribution(""),), source=Source(stored, types=types), unit_type="BIGINT",
-    )  # fmt: skip
+        source, (), unit, 4, (unit, *numbers), (key,), (attribute,), (Contribution(),), unit_type="BIGINT"
+    )
 
 
 def exact_sql(names: list[str]) -> str:

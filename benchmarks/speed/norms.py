@@ -34,7 +34,7 @@ from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.rows import crowds, reader
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 
 ROWS = 2_000_000
 ROUNDS = 3
@@ -129,7 +129,7 @@ def weights(path: Path) -> list[bool]:
             ("half", 1 << 62, 1.6, "half of the units above the norm, beside a window"),
         ):
             plain = stored_job(table)
-            weighed = replace(plain, max_rows=MANY, aggregates=(Contribution("", norm=NORM),))
+            weighed = replace(plain, max_rows=MANY, aggregates=(Contribution(norm=NORM),))
             ours, other = medians(
                 {
                     "ours": lambda weighed=weighed: count(weighed),

@@ -31,7 +31,7 @@ from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.ask import Ask, Table, Total, norms_of, price
 from dpduck.trusted.ledger.secrets import no_step
 from dpduck.trusted.noise.entropy import operating_system_entropy
@@ -42,6 +42,7 @@ from dpduck.trusted.rows.workers import Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import DpduckError
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400

@@ -19,7 +19,6 @@ from dpduck.auditor.bounds import Claim
 from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, loaded
 from dpduck.database.sandbox import Sandbox
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.mechanisms.mechanism import Mechanism, Tools
 from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.sparse.questions import listed_questions
@@ -40,6 +39,7 @@ from dpduck.trusted.private.summaries import NoisySummary
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import quote_identifier
 
 Seen = tuple[list[float], dict[object, float]]
 """What one run let out: numbers that every run has, and those that a run may have or not, by name."""

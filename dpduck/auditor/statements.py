@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from dpduck.auditor.neighbours import UNIQUE_TEXT, Neighbours, is_open_text
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.domain import RangeDomain
 from dpduck.values.privacy import PrivacyUnit
+from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"

@@ -19,9 +19,9 @@ from dpduck.engine.connection import connect, opened_for_lists
 from dpduck.engine.functions import OWNER
 from dpduck.engine.functions import answer as answer_sql
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
-from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.owner import owner_of_server
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier, quote_text
 
 if TYPE_CHECKING:
     from dpduck.server.owner_door import Owner

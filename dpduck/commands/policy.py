@@ -96,7 +96,7 @@ def _import(database: Path, table: str, file: Path) -> None:
     """Creates a table of a file's rows. The file is read by DuckDB, and the database has no other name for it."""
     import duckdb  # noqa: PLC0415
 
-    from dpduck.frontend.text.names import quote_identifier, quote_text  # noqa: PLC0415
+    from dpduck.values.quoting import quote_identifier, quote_text  # noqa: PLC0415
 
     with duckdb.connect(str(database)) as con:
         try:

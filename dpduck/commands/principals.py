@@ -10,8 +10,8 @@ import click
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
 from dpduck.database.store_files import store_files
-from dpduck.frontend.text.names import fold
 from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import fold
 
 if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from typing import TypeVar
 import duckdb
 
 from dpduck.database.cursors import PREFIX, OpenCursor, SandboxAnswers
-from dpduck.frontend.text.names import TableName, fold
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.frontend.text.names import TableName
+from dpduck.trusted.rows.plans import keep_plans_plain
+from dpduck.values.quoting import fold
 
 Fact = TypeVar("Fact")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 
 from dpduck.database.store_files import WHEN_ENDED, StoreFiles
-from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import quote_identifier, quote_text
 
 STORE_NAME = "private"
 STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever wrote it

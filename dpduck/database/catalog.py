@@ -18,10 +18,11 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.database.stored import require_stored
 from dpduck.database.terms import Terms
 from dpduck.frontend.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.conditions import where_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 _COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)

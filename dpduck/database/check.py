@@ -18,7 +18,9 @@ import numpy as np
 
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.select.request import Question
-from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.frontend.text.names import TableName
+from dpduck.kernel.expressions import Own
+from dpduck.kernel.relations import PeriodRows
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows.binning import code_expression
@@ -26,7 +28,7 @@ from dpduck.trusted.rows.periods import inside_sql
 from dpduck.trusted.rows.periods import unit_sql as unit_of_period_sql
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
-from dpduck.values.periods import PeriodColumn
+from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
@@ -55,7 +57,7 @@ def coded(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) 
     parts, parameters = [], dict[str, object]()
     for place, key in enumerate(question.keys):
         domain = question.sources[key.sources[0]].domain
-        code = code_expression(KeyColumn(quote_identifier(key.name), domain), place)
+        code = code_expression(KeyColumn(Own((quote_identifier(key.name),)), domain), place)
         parts.append(f"CAST({code.sql} AS INTEGER) AS c{place}")
         parameters |= code.parameters
     sampled = f"SELECT {', '.join(parts)} FROM ({relation}) USING SAMPLE {MOST_ROWS} ROWS"
@@ -141,7 +143,7 @@ def check_table(
     from_sql: str,
     unit_sql: str | None,
     prepared: float | None = None,
-    periods: PeriodColumn | None = None,
+    periods: PeriodRows | None = None,
     *,
     averages: bool = True,
 ) -> list[Finding]:
@@ -226,7 +228,7 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
     ]
 
 
-def _period_finding(columns: Columns, policy: Policy, from_sql: str, periods: PeriodColumn, total: float) -> Finding:
+def _period_finding(columns: Columns, policy: Policy, from_sql: str, periods: PeriodRows, total: float) -> Finding:
     """Counts the rows that are in no period, which no answer has."""
     inside = " AND ".join(inside_sql(periods))
     (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({inside}) IS NOT TRUE)"], from_sql)
@@ -241,7 +243,7 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Fin
     left_out: list[str] = []
     for position, (column, domain) in enumerate(policy.domains):
         name = f"t.{quote_identifier(column)}"
-        code = code_expression(KeyColumn(name, domain), position)
+        code = code_expression(KeyColumn(Own((name,)), domain), position)
         nulls, outside = _one(
             columns,
             [f"count(*) FILTER (WHERE {name} IS NULL)", f"count(*) FILTER (WHERE {name} IS NOT NULL)"],

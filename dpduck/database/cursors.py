@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.privacy import Budget, Charge
+from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 if TYPE_CHECKING:

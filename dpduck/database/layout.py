@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.values.quoting import quote_identifier
 
 TABLES = {
     "policies": "table_name VARCHAR, revision BIGINT, active BOOLEAN, definition VARCHAR, changed_at TIMESTAMP",

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from dpduck.database.cursors import OpenCursor
 from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.text.names import quote_identifier, written_values
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, MatrixFactor
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import Domain
+from dpduck.values.quoting import quote_identifier, written_values
 
 MOST_BYTES = 1 << 30
 """Of measurements that are remembered."""

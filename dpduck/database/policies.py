@@ -17,11 +17,12 @@ from dpduck.database.attached import Shadows
 from dpduck.database.cursors import OpenCursor, SandboxAnswers
 from dpduck.database.terms import Terms, earlier_terms
 from dpduck.frontend.rows.facts import Clamp, Policy
-from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period
 from dpduck.values.privacy import Budget, PrivacyUnit, Reference
+from dpduck.values.quoting import fold, quote_identifier
 
 _MOST_READ = 64
 """Definitions whose policy is kept: a domain may have very many labels, and whatever reads it shares them."""

@@ -26,16 +26,17 @@ from dpduck.database.twin_files import Columns, Prepared, Records, TwinFiles
 from dpduck.frontend.rows.facts import Column, Policy, Rows
 from dpduck.frontend.rows.relation import PrivateRelation, Reading, relation_of
 from dpduck.frontend.rows.sql import with_units_sql
-from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.clamps import ClampedColumn, clamped_column
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, Twins
 from dpduck.trusted.rows.twin_writer import PERSON, RESERVED, Layout, write_twin
-from dpduck.trusted.rows.whole_numbers import Clamped, clamped_column
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
+from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or UNPREPARE"
@@ -383,7 +384,7 @@ def _done(asked: Sequence[Prepared], written: Sequence[Prepared]) -> str:
     return "; ".join(told)
 
 
-def cuts_of(policy: Policy, columns: Columns) -> tuple[Clamped, ...]:
+def cuts_of(policy: Policy, columns: Columns) -> tuple[ClampedColumn, ...]:
     """Returns the columns with a CLAMP that a twin holds cut to it."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from dpduck.database.cursors import OpenCursor, characters_of, interrupted_after
 from dpduck.frontend.statements.kinds import PROJECTION
-from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
 from dpduck.planning.choose import spelled_out
 from dpduck.planning.recovery.intervals import ErrorLaw
 from dpduck.trusted.ledger.secrets import Steps, no_step
@@ -21,6 +20,7 @@ from dpduck.trusted.ledger.table import Note
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.column_notes import COMPUTED
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier, quote_text, written_values
 
 SEED = "_seed"
 """What the name of a projection's second table ends with."""

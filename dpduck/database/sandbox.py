@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from dpduck.database.cursors import KeptSandbox, SandboxAnswers
 from dpduck.frontend.rows.facts import Column, Image, ImageInput
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text, written_values
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.rows.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
 from dpduck.values.errors import DpduckError, Refusal
+from dpduck.values.quoting import quote_identifier, quote_text, written_values
 from dpduck.values.sqltypes import sql_type
 
 Tables = Mapping[TableName, Sequence[Column]]

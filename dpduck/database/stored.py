@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import duckdb
 
 from dpduck.database.cursors import BUILT_IN_ONLY
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import decimal_name, sql_type
 
 _ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"

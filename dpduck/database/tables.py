@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from dpduck.database.cursors import Caller
 from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.entries import NOTHING, LedgerEntry
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import each, last_number, shown
 from dpduck.values.privacy import Budget, Charge
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 if TYPE_CHECKING:
     from dpduck.database.check import Distance, Finding

@@ -27,13 +27,14 @@ from dpduck.database.attached import Still, kept
 from dpduck.database.cursors import OpenCursor
 from dpduck.database.layout import READY
 from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.clamps import ClampedColumn
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.program import BATCH_TEXTS
 from dpduck.trusted.rows.twin_writer import sent_sql
-from dpduck.trusted.rows.whole_numbers import Clamped
 from dpduck.values.errors import InternalError, Refusal, StoreError
+from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 TABLE = "main.twin"
@@ -349,7 +350,7 @@ class Prepared:
     size: int
     digest: str
     at: str
-    cuts: tuple[Clamped, ...] = ()
+    cuts: tuple[ClampedColumn, ...] = ()
     keys_together: tuple[tuple[str, ...], ...] = ()
 
 
@@ -401,7 +402,7 @@ def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
     moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
     read = tuple((str(name), int(revision)) for name, revision in revisions)
     listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
-    cuts = tuple(Clamped(*map(str, cut)) for cut in (more[0] if more else ()))
+    cuts = tuple(ClampedColumn(*map(str, cut)) for cut in (more[0] if more else ()))
     together = tuple(tuple(map(str, key)) for key in (more[1] if len(more) > 1 else ()))
     return Prepared(
         table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts, together

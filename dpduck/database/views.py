@@ -13,9 +13,10 @@ import duckdb
 from dpduck.database.cursors import Caller
 from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease
 from dpduck.frontend.statements.kinds import AskStatement, DropPrivateView
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.words import meant_or
 from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.quoting import fold
 
 _VIEW_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
 

@@ -18,14 +18,14 @@ from dpduck.database.releases import ReleaseStore
 from dpduck.database.tables import Value, check, compared, rows_sql
 from dpduck.engines.tables import EngineTables
 from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.rows.periods import period_column
+from dpduck.frontend.rows.periods import period_column, period_rows
 from dpduck.frontend.rows.relation import Reading, relation_of
-from dpduck.frontend.rows.sql import from_sql, unit_sql
+from dpduck.frontend.rows.sql import from_sql, row_columns, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.statements.parse import parse_statement
 from dpduck.frontend.statements.synthetic import CreateSynthetic
 from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.certificate import certificate_sql
 from dpduck.mechanisms.synthetic.request import analyse_synthetic
@@ -35,6 +35,7 @@ from dpduck.owner.policy_text import MOST_ROWS, domain_text, twin_sql
 from dpduck.owner.private_draft import AskPrivately, questions, required_price
 from dpduck.owner.suggestions import Answered, suggested
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 MOST_LABELS = 20
 """Values of a domain that dp_columns shows."""
@@ -99,7 +100,8 @@ class AboutTables:
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
             there = self.engines.has(table)
             rows, unit = (self.engines.prepared if there else self.prepared).rows(table), unit_sql(source)
-            column = None if policy.unit.period is None else period_column(source, catalog, exp.Null())
+            moment = None if policy.unit.period is None else period_column(source, catalog, exp.Null())
+            column = None if moment is None else period_rows(moment, row_columns(source))
             return check(check_table(reads, policy, from_sql(source), unit, rows, column, averages=not there))
 
     def compare(self, text: str, caller: Caller) -> str:

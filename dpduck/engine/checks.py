@@ -13,7 +13,6 @@ from dpduck.database.terms import brought_up
 from dpduck.engine.about import named_table
 from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import quote_text
 from dpduck.mechanisms.norms.check import findings_sql, statement_check
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.private.jobs import CountingJob
@@ -23,6 +22,7 @@ from dpduck.trusted.rows.elsewhere import Apart
 from dpduck.trusted.rows.prepared import Twins, counted_over
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import quote_text
 
 
 @dataclass(frozen=True)

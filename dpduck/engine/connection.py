@@ -20,7 +20,7 @@ from dpduck.engine.started import Started, complete_store
 from dpduck.trusted.ledger.copies import state_directory
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import Steps, no_step
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.values.errors import Refusal, StoreError
 
 _LOADING = threading.Lock()

@@ -18,7 +18,7 @@ from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.cells import variances_column
 from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Price, Request
-from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column, quote_identifier
+from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
 from dpduck.mechanisms.known.answer import Answer, answers_of
@@ -27,6 +27,7 @@ from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, rele
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier
 
 LARGEST_ROUNDED = 1e12
 MOST_CELLS = 5_000_000

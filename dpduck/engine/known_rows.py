@@ -20,13 +20,14 @@ from dpduck.database.measured import Kept
 from dpduck.database.releases import ReleaseStore
 from dpduck.engine.known import paying, priced, resting_on
 from dpduck.frontend.select.known import KnownArguments, KnownQuestion
-from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.known.answer import Answer
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.recover import KnownMargins
 from dpduck.planning.recovery.margins import closed, independent_precisions
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_identifier
 
 MOST_COLUMNS, MOST_TRIED = 64, 400
 MOST_CELLS = 1 << 22

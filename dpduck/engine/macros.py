@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.frontend.text.names import quote_identifier, quote_text
+from dpduck.values.quoting import quote_identifier, quote_text
 
 MARK = "CREATE OR REPLACE MACRO"
 UNEXPECTED = "an unexpected failure inside dpduck; nothing was released; accepted: a report to its makers"

@@ -25,8 +25,8 @@ from dpduck.engine.macros import (
     shipped_texts,
 )
 from dpduck.engine.started import Started
-from dpduck.frontend.text.names import quote_text
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_text
 
 FUNCTION = "dpduck_call"
 CALLED = "query(coalesce(" + FUNCTION + "({}, {}), 'SELECT NULL AS {}'))"

@@ -23,7 +23,7 @@ from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column
 from dpduck.frontend.select.known import KnownQuestion
 from dpduck.frontend.select.request import Request, Target
-from dpduck.frontend.text.names import highs_column, lows_column, quote_text
+from dpduck.frontend.text.names import highs_column, lows_column
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import amount_of, planned, require_within
@@ -33,6 +33,7 @@ from dpduck.mechanisms.known.tables import PLANNED
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
 from dpduck.planning.budgets import raised, rounded_up
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_text
 
 STEPS = 1024
 """Of the price of a target alone: how finely the price of what is missing is looked for."""

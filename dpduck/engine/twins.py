@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from dpduck.frontend.statements.kinds import CreatePolicy
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import in_sql, quote_identifier
+from dpduck.frontend.text.names import in_sql
+from dpduck.values.quoting import quote_identifier
 
 
 def twin_database(

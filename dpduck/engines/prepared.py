@@ -18,9 +18,10 @@ from dpduck.database.cursors import OpenCursor
 from dpduck.database.policies import PolicyStore, named_in_sql
 from dpduck.engines.spark import Columns, Packed, Place, SparkEngine
 from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.private.contributions import key_integer
 from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import fold, quote_identifier
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dpduck.engines.task import FAILED
 from dpduck.trusted.rows.answered import Asking
 from dpduck.trusted.rows.elsewhere import added
 from dpduck.trusted.rows.orders import Order, Sent, carried_out
-from dpduck.trusted.rows.plain import keep_plans_plain, passes_that_are_off
+from dpduck.trusted.rows.plans import keep_plans_plain, passes_that_are_off
 from dpduck.trusted.rows.workers import Program, Workers, least_room
 from dpduck.values.errors import Refusal
 

@@ -16,14 +16,15 @@ from dpduck.engines.prepared import Placed, Prepared, PreparedThere, unit_column
 from dpduck.engines.probe import probed
 from dpduck.engines.spark import Columns, Described, Place, SparkEngine
 from dpduck.frontend.rows.facts import Column, Policy, Rows
-from dpduck.frontend.text.names import TableName, quote_identifier, require_plain_names
+from dpduck.frontend.text.names import TableName, require_plain_names
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere, columns_elsewhere
-from dpduck.trusted.rows.orders import BATCH, Sent, quoted
+from dpduck.trusted.rows.orders import BATCH, Sent
 from dpduck.trusted.rows.reader import TWINS
 from dpduck.trusted.rows.twin_writer import sent_sql
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 ROWS_OF_BUCKET = 1_000_000
@@ -241,7 +242,10 @@ def public_table(
             f"{parts[-1]}.{other} is of a type that does not travel to an engine",
             accepted="a public table of numbers, texts and moments",
         )
-    sent = ", ".join(f"{sent_sql(quoted(column), type_name)} AS {quoted(column)}" for column, type_name in columns)
+    sent = ", ".join(
+        f"{sent_sql(quote_identifier(column), type_name)} AS {quote_identifier(column)}"
+        for column, type_name in columns
+    )
     sink, size = pa.BufferOutputStream(), 0
     tables = reader.batches(cursor, f"SELECT {sent} FROM {name}", {}, BATCH)
     first = next(tables)

@@ -25,7 +25,6 @@ from dpduck.frontend.text.names import (
     low_column,
     lows_column,
     margin_column,
-    quote_identifier,
     raw_column,
     stderr_column,
 )
@@ -48,6 +47,7 @@ from dpduck.values.column_notes import (
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import shown as shown_run
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 

@@ -25,12 +25,12 @@ import duckdb
 
 from dpduck.database.releases import StoredRelease
 from dpduck.database.tables import rows_sql
-from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.trusted.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, moved_beside, norms_of
 from dpduck.trusted.ledger.entries import rational_text
 from dpduck.trusted.noise.law import Noise
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import fold, quote_identifier
 
 GENESIS = "0" * 64
 MODEL = "central: the owner's process sees the rows, and adds the noise"

@@ -1,13 +1,18 @@
-"""What trusted code counts for a request: a scan over its rows, whose they are, and what each of them adds."""
+"""The job that trusted code counts for a request: its rows, their unit, and the contribution of each row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from dpduck.frontend.rows.compiled import condition_of, number_of, value_of
+from dpduck.frontend.rows.facts import Rows, SourceColumn
+from dpduck.frontend.rows.periods import period_rows
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.expressions import Program
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.values.errors import InternalError
@@ -15,8 +20,9 @@ from dpduck.values.errors import InternalError
 
 def counting_job(request: Request, contributions: Sequence[Contribution]) -> CountingJob:
     """Returns one scan that adds these contributions up by the request's keys."""
-    if request.rows.source is None:
-        raise InternalError("only trusted code's own SQL is counted as it stands")
+    rows = request.rows
+    if rows.source is None:
+        raise InternalError("a count of no rows")
     sizes, groups = [one.domain.size for one in request.question.sources], request.question.treatment.groups
     attributes = tuple(
         Attribute(
@@ -32,22 +38,37 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
     if request.question.intervals:  # the bins of the one source, NULL among them, which no interval holds
         attributes = (Attribute((0,), np.arange(sizes[0], dtype=np.int64), sizes[0]),)
     return CountingJob(
-        from_sql=request.rows.from_sql,
-        filters=request.rows.filters,
-        unit_sql=request.rows.unit_sql,
-        max_rows=request.rows.max_rows,
-        content_sql=request.rows.content_sql,
-        keys=tuple(KeyColumn(source.sql, source.domain) for source in request.question.sources),
+        source=rows.source,
+        filters=tuple(condition_of(text, rows.columns) for text in rows.filters),
+        unit=rows.unit,
+        max_rows=rows.max_rows,
+        content=tuple(rows.columns[sql] for sql in rows.content_sql),
+        keys=tuple(key_column(source, rows) for source in request.question.sources),
         attributes=attributes,
-        aggregates=tuple(contributions),
-        lookup=request.rows.lookup,
-        source=request.rows.source,
-        unit_type=request.rows.unit_type,
-        periods=request.rows.periods,
-        copies=request.rows.unit_bound if request.rows.unit_sql is None else 1,
+        aggregates=resolved(contributions, rows),
+        periods=None if rows.periods is None else period_rows(rows.periods, rows.columns),
+        copies=rows.unit_bound if rows.unit is None else 1,
         groups=groups if groups < prod(sizes) else 0,  # no unit is in more groups than there are
-        cell_key=request.rows.cell_key,
+        cell_key=rows.cell_key,
     )
+
+
+def key_column(source: SourceColumn, rows: Rows) -> KeyColumn:
+    """Returns a value that rows are grouped by. source: its SQL over the columns of these rows, with its domain."""
+    return KeyColumn(value_of(source.sql, rows.columns), source.domain)
+
+
+def resolved(contributions: Sequence[Contribution], rows: Rows) -> tuple[Contribution, ...]:
+    """Returns contributions with their conditions and values over the columns of rows, as the statement wrote them."""
+    found = []
+    for one in contributions:
+        condition, value = one.condition, one.value
+        if isinstance(condition, Program):
+            condition = condition_of(condition.sql, rows.columns)
+        if isinstance(value, Program):
+            value = number_of(value.sql, rows.columns)
+        found.append(replace(one, condition=condition, value=value))
+    return tuple(found)
 
 
 def crossed(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:

@@ -9,7 +9,6 @@ from typing import Any
 
 from dpduck.database.tables import EXPLAINED, SMALLEST_RHO, Value, rows_sql
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import quote_text
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.ledger.budgets import shown
 from dpduck.trusted.ledger.entries import LedgerEntry
@@ -18,6 +17,7 @@ from dpduck.trusted.private.door import Bill, charged
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
 from dpduck.values.privacy import Budget, Charge
+from dpduck.values.quoting import quote_text
 
 FAR_CHEAPER = 2
 """How many times less is worth a word."""

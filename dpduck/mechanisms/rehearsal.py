@@ -19,17 +19,19 @@ import duckdb
 from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.rows.parts import Source, Stored, Units
-from dpduck.frontend.text.names import TableName, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName
+from dpduck.kernel.expressions import Column as StoredColumn
+from dpduck.kernel.expressions import Expression, Lookup
+from dpduck.kernel.relations import Grouped, Source, Stored, Units
 from dpduck.trusted.ask import Ask
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import rehearse
 from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.rows.plain import columns_of, is_plain, keep_plans_plain, plain_text, renamed
-from dpduck.trusted.rows.plain_numbers import number_sql
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import StrictWorkers, Workers
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
@@ -93,12 +95,10 @@ def is_plain_count(job: object) -> bool:
 
     A condition, a number, an equality of a join and a cast are an analyst's words, whatever they are.
     """
-    if not isinstance(job, CountingJob) or job.source is None or job.source.joins:
+    if not isinstance(job, CountingJob) or job.source.joins or not isinstance(job.source.first, Stored):
         return False
-    written: Written = {}
-    _of_job(job, written)
-    stored = isinstance(job.source.first, Stored) and written.keys() <= dict(job.source.types).keys()
-    return stored and all(one == Contribution("") for one in job.aggregates)
+    stored = all(isinstance(one, StoredColumn) for one in _of_job(job))
+    return stored and all(one == Contribution() for one in job.aggregates)
 
 
 def told(job: object) -> Hashable:
@@ -108,7 +108,7 @@ def told(job: object) -> Hashable:
         return (replace(job, attributes=(), groups=0, cell_key=()), attributes, job.groups)
     if isinstance(job, KeyedJob):
         return (told(job.rows), job.texts, job.groups)
-    return (told(job.rows), job.key_sql) if isinstance(job, KeyJob) else (id(job),)
+    return (told(job.rows), job.key) if isinstance(job, KeyJob) else (id(job),)
 
 
 def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
@@ -145,10 +145,6 @@ def _one_of(type_name: str, which: str = "i") -> str:
 
 # Each condition by itself.
 
-Pairs = tuple[tuple[str, str], ...]
-Written = dict[str, Pairs]
-"""Expressions, each with the columns that it may read and their types."""
-
 _PRIME = 7
 """A column has at most six made-up values, and NULL: rows number a, b, c in this base, and column k has value number
 a + b k + c k^2 modulo it, so that any three of seven columns have all combinations of their values."""
@@ -156,67 +152,54 @@ a + b k + c k^2 modulo it, so that any three of seven columns have all combinati
 
 def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object], workers: StrictWorkers) -> None:
     """Evaluates every expression of the jobs alone: what the database would compute there, the rest in a worker."""
-    written: Written = {}
-    for job in jobs:
-        _of_job(job, written)
-    plain = {text: dict(types) for text, types in written.items() if is_plain(text, dict(types))}
+    written = list(dict.fromkeys(one for job in jobs for one in _of_job(job)))
+    plain = [one for one in written if one.plain and not isinstance(one, StoredColumn)]
     try:
-        cursor.execute(f"SELECT {', '.join(_alone_sql(*one) for one in plain.items()) or 1}").fetchall()
+        cursor.execute(f"SELECT {', '.join(map(_alone_sql, plain)) or 1}").fetchall()
     except duckdb.Error as error:
         workers.complaints.append(str(error))
         raise InternalError("a condition fails") from None
-    for pairs in dict.fromkeys(written.values()):
-        types = dict(pairs)
-        texts = [
-            text for text, own in written.items() if own == pairs and text not in plain and not _is_read(text, types)
-        ]
-        division = Division({f"y{n}": Output("flag", text, "{} IS NULL") for n, text in enumerate(texts)}, (), types)
-        if not division.columns:
-            continue
-        names = {name: f"c{number}" for number, name in enumerate(division.columns)}
-        inputs = ", ".join(f"{renamed(sql, names)} AS {x}" for x, sql in division.inputs().items())
-        made = cursor.sql(f"SELECT {inputs} FROM {_made_up_sql([types[name] for name in names])}")
+    programs: dict[frozenset[str], list[Expression]] = {}
+    for one in written:
+        if not one.plain and one.columns:
+            programs.setdefault(frozenset(column.relation for column in one.columns), []).append(one)
+    for alike in programs.values():
+        division = Division({f"y{n}": Output("flag", one, "{} IS NULL") for n, one in enumerate(alike)}, ())
+        names = {column: f"c{number}" for number, column in enumerate(division.columns)}
+        inputs = ", ".join(f"{sql} AS {x}" for x, sql in division.inputs(names.__getitem__).items())
+        made = cursor.sql(f"SELECT {inputs} FROM {_made_up_sql([column.type_name for column in names])}")
         with workers.runner(division.program()) as runner:
             runner.compute(made.to_arrow_table())
 
 
-def _is_read(text: str, types: dict[str, str]) -> bool:
-    """Tells whether the database reads a value itself: a stored number or text as such."""
-    return text in types or number_sql(text, types) is not None or plain_text(text, types) is not None
-
-
-def _of_job(job: object, written: Written) -> None:
+def _of_job(job: object) -> list[Expression]:
     """Returns all that an analyst may have written of a job."""
     rows = job if isinstance(job, CountingJob) else job.rows if isinstance(job, (KeyedJob, KeyJob)) else None
-    if rows is None or rows.source is None:
-        return
-    types = rows.source.types
-    texts = [*rows.filters, *(key.sql for key in rows.keys), *(job.texts if isinstance(job, KeyedJob) else ())]
-    texts += [text for one in rows.aggregates for text in (one.condition, one.value_sql)]
-    written.update({text: types for text in texts if text})
-    _of_source(rows.source, types, written)
+    if rows is None:
+        return []
+    found = [*rows.filters, *(key.value for key in rows.keys), *(job.texts if isinstance(job, KeyedJob) else ())]
+    found += [part for one in rows.aggregates for part in (one.condition, one.value) if part is not None]
+    return [*found, *_of_source(rows.source)]
 
 
-def _of_source(source: Source, types: Pairs, written: Written) -> None:
-    """Collects the expressions of a source of rows and of those inside it. types: of its level."""
-    on = [one if isinstance(one, str) else one.value_sql for join in source.joins for one in join.on]
-    written.update(dict.fromkeys((*source.filters, *on), types))
+def _of_source(source: Source) -> list[Expression]:
+    """Returns the expressions of a source of rows and of those inside it."""
+    found = list(source.filters)
     for join in source.joins:
-        _of_source(join.right, types, written)
+        found += [one.value if isinstance(one, Lookup) else one for one in join.on]
+        found += _of_source(join.right)
     inner = source.first
-    if isinstance(inner, Stored):
-        return
-    inside = [inner.source] if isinstance(inner, Units) else [branch.source for branch in inner.branches]
-    for one in inside:
-        _of_source(one, one.types, written)
-        if isinstance(inner, Units):
-            written.update(dict.fromkeys((*inner.conditions, *(value.sql for value in inner.operands)), one.types))
+    if isinstance(inner, Stored | Grouped):
+        return found
+    if isinstance(inner, Units):
+        return [*found, *_of_source(inner.source), *inner.conditions, *(value.value for value in inner.operands)]
+    return found + [one for branch in inner.branches for one in _of_source(branch.source)]
 
 
-def _alone_sql(condition: str, types: dict[str, str]) -> str:
-    names = {name: f"c{number}" for number, name in enumerate(columns_of(condition, types))}
-    made = _made_up_sql([types[name] for name in names])
-    return f"(SELECT count(*) FROM {made} WHERE {renamed(condition, names)})"
+def _alone_sql(expression: Expression) -> str:
+    names = {column: f"c{number}" for number, column in enumerate(expression.columns)}
+    made = _made_up_sql([column.type_name for column in names])
+    return f"(SELECT count({expression.write(names.__getitem__)}) FROM {made})"
 
 
 def _made_up_sql(types: Sequence[str]) -> str:

@@ -21,9 +21,9 @@ from dpduck.frontend.text.names import (
     lows_column,
     raw_column,
     stderr_column,
-    written_values,
 )
 from dpduck.values.arrays import FloatArray
+from dpduck.values.quoting import written_values
 from dpduck.values.sqltypes import sql_type
 
 WRITTEN = 1024

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpduck.frontend.rows.parts import Source, Units
 from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import quote_identifier
+from dpduck.kernel.relations import Source, Units
+from dpduck.values.quoting import quote_identifier
 
 
 def bounded_counts(request: Request) -> str:

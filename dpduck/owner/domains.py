@@ -17,10 +17,11 @@ from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
 from dpduck.frontend.statements.kinds import ClampClause, DomainClause, PolicyClauses
 from dpduck.frontend.statements.policy import EVERY
 from dpduck.frontend.text.dialect import exact_number
-from dpduck.frontend.text.names import TableName, fold, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import nearest
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_text
 from dpduck.values.sqltypes import sql_type
 
 MAX_DOMAIN = 10_000_000

@@ -15,8 +15,9 @@ from sqlglot.errors import SqlglotError
 
 from dpduck.database.catalog import Catalog
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import TableName, fold, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.owner.policy_text import Home, name_text, table_text
+from dpduck.values.quoting import fold, quote_text
 from dpduck.values.sqltypes import sql_type
 
 TODO = "TODO"

@@ -9,11 +9,12 @@ from dataclasses import replace
 from dpduck.frontend.rows.facts import Column, Policy, PublicFacts
 from dpduck.frontend.rows.relation import required_together
 from dpduck.frontend.statements.kinds import BudgetClause, PolicyClauses
-from dpduck.frontend.text.names import TableName, fold, require_plain_names
+from dpduck.frontend.text.names import TableName, require_plain_names
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period, named_like_periods
 from dpduck.values.privacy import Budget, PrivacyUnit
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 _TOGETHER = re.compile(r"\(.+, .+\)", re.DOTALL)

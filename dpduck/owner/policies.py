@@ -23,7 +23,7 @@ from dpduck.frontend.statements.kinds import (
     PreparePolicy,
     UnitClause,
 )
-from dpduck.frontend.text.names import TableName, fold, quote_text, require_plain_names
+from dpduck.frontend.text.names import TableName, require_plain_names
 from dpduck.frontend.text.words import meant_or
 from dpduck.owner.domains import build_clamp, build_domain, column_of, notes, spread
 from dpduck.owner.periods import (
@@ -40,6 +40,7 @@ from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period
 from dpduck.values.privacy import PrivacyUnit, Reference
+from dpduck.values.quoting import fold, quote_text
 
 FILES = ("parquet", "csv", "json", "tsv", "xlsx")
 ANEW = "; what was asked before a change is charged anew where it is asked again"

@@ -17,11 +17,12 @@ import numpy as np
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
 from dpduck.frontend.statements.policy import MAX_ROWS_LIMIT
 from dpduck.frontend.text.dialect import MAX_CHARACTERS, MAX_DIGITS, PrivateDuckDB, bounded_tokens, exact_number
-from dpduck.frontend.text.names import TableName, fold, quote_identifier, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.owner.domains import decimal_text
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000

@@ -12,13 +12,13 @@ from fractions import Fraction
 from math import floor, log10
 
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.owner.domains import decimal_text
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.policy_text import Home, name_text, table_text
 from dpduck.values.accounting import rho_of, rho_of_pure
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Budget
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 DIGITS = (Fraction(1), Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4), Fraction(5), Fraction(6), Fraction(8))

@@ -11,7 +11,6 @@ from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 
 from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import quote_text
 from dpduck.owner.domains import decimal_text
 from dpduck.owner.draft import TODO, Suggested
 from dpduck.owner.noisy_shares import ONE_SIDE, STANDS_OUT, STEP, Beyond, Tail, shares_up_to
@@ -32,6 +31,7 @@ from dpduck.owner.private_draft import (
     PrivateQuestion,
     Rows,
 )
+from dpduck.values.quoting import quote_text
 from dpduck.values.sqltypes import sql_type
 
 ONE_PLACE = 0.8

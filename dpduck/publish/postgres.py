@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import duckdb
 
 from dpduck.database.attaching import not_opened
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.trusted.ledger.secrets import Steps
 from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 # What is published of a store: its private views with their comments and metadata, and nothing else.

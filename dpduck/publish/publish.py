@@ -27,7 +27,6 @@ import duckdb
 
 from dpduck.database.attaching import STORAGE_VERSION
 from dpduck.engine.macros import install_analyst_macros
-from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, certified
 from dpduck.publish import checker
 from dpduck.publish.postgres import (
@@ -42,6 +41,7 @@ from dpduck.publish.postgres import (
 )
 from dpduck.trusted.ledger.secrets import Steps, no_step
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier, quote_text
 
 
 @dataclass(frozen=True)

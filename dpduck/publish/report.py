@@ -20,11 +20,11 @@ from typing import Any
 
 import duckdb
 
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.publish.pictures import TOTAL, Rows, Shape, charts, shape_of, svg
 from dpduck.publish.postgres import PublishedView, metadata_sql, published_views
 from dpduck.publish.words import ABOUT, HOW_TO_READ, Cost, costs, number_text, spent_sentences
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier
 
 PAGES = (".html", ".htm")
 MOST_ROWS = 300

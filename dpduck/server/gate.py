@@ -18,7 +18,6 @@ import duckdb
 
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.database.store_files import store_files
-from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.words import meant_or
 from dpduck.server.audit import Audit, kind_of
 from dpduck.server.idle_vault import IdleVault, Keeping
@@ -30,6 +29,7 @@ from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import VaultProcess
 from dpduck.values.errors import NOTHING_PRIVATE, BusyRefusal, DpduckError, Refusal, StoreError
+from dpduck.values.quoting import fold, quote_text
 
 UNEXPECTED = "an unexpected failure at the gate; nothing was answered; accepted: a report to dpduck's makers"
 FREE = frozenset(

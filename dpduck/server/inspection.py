@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
-from dpduck.frontend.text.names import fold
 from dpduck.server import syntax
 from dpduck.server.syntax import Syntax, Tree, children_of, dicts_in, in_selects, path_of
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
+from dpduck.values.quoting import fold
 
 ANSWERS, LISTING, PRIVATE, OWN = "answers", "listing", "private", "memory"
 """Databases of the public database: answers of dp functions, views of the catalog; and two names for its own tables."""

@@ -21,7 +21,6 @@ from dpduck.database.store_files import store_files
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import OWNER, called, engine_of
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
@@ -33,6 +32,7 @@ from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.trusted.private.door import PAID
 from dpduck.trusted.rows.reader import SMALL_BUFFER
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
+from dpduck.values.quoting import quote_identifier
 
 CHARGED = "charge returns"
 MOST_KEYS = 1_000

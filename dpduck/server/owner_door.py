@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from dpduck.engine.macros import UNEXPECTED
-from dpduck.frontend.text.names import quote_identifier, quote_text
 from dpduck.server.runner_process import Message, create_table, packed, unpacked
 from dpduck.server.vault import ReleasedRows, rows_from, rows_message
 from dpduck.values.errors import DpduckError, StoreError
+from dpduck.values.quoting import quote_identifier, quote_text
 
 if TYPE_CHECKING:
     from dpduck.server.local_vault import LocalVault

@@ -20,13 +20,13 @@ import duckdb
 
 from dpduck.database.cursors import NamedLocks
 from dpduck.engine.macros import install_analyst_macros, shipped_texts
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, TableRead
 from dpduck.server.vault import ReleasedRows
 from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 LOCK = (
     "SET temp_directory = ''",  # before the next line, which forbids it

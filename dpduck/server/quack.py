@@ -19,7 +19,6 @@ from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
 from dpduck.engine.macros import raising_sql
-from dpduck.frontend.text.names import quote_text
 from dpduck.publish.postgres import load_extension
 from dpduck.server import LOOPBACK, is_taken
 from dpduck.server.audit import Audit
@@ -29,6 +28,7 @@ from dpduck.server.principals import PrincipalBook
 from dpduck.server.public_database import PublicDatabase
 from dpduck.server.sessions import Sessions
 from dpduck.values.errors import DpduckError, Refusal, StoreError
+from dpduck.values.quoting import quote_text
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")

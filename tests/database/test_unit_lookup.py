@@ -92,7 +92,7 @@ def test_the_lookup_comes_last(connection: duckdb.DuckDBPyConnection) -> None:
     assert row is not None
     rows, lookup = row[0].split(") AS dpduck_rows ")
     always = "(current_transaction_id() >= 0)"
-    assert f""" WHERE ((("r0"."minutes" > 3)) IS NOT DISTINCT FROM {always})""" in rows and "houses" not in rows
+    assert f""" WHERE (("r0"."minutes" > 3) IS NOT DISTINCT FROM {always})""" in rows and "houses" not in rows
     assert lookup.startswith(
         'JOIN "memory"."main"."houses" AS "r0_1" ON "dpduck_rows"."dpduck_reference" = "r0_1"."number" '
         'WHERE (("r0_1"."person" IS NOT NULL'

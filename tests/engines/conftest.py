@@ -12,7 +12,7 @@ import pytest
 
 import dpduck
 from dpduck.trusted.private import door
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.workers import Workers
 from tests.support.engine_servers import Server, sail_server, spark_classic, spark_connect
 from tests.support.twins import told

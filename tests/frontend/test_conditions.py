@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from dpduck.frontend.rows.compiled import condition_of
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.functions import check_row_local, temporal_arguments
-from dpduck.frontend.rows.parts import Source, Stored
 from dpduck.frontend.text.dialect import PrivateDuckDB
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.kernel.relations import Source, Stored
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.rows.plain import is_plain, keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 from tests.frontend.nasty_rows import TYPES, Writer, create
+from tests.support.nodes import adds, columns_of, counts
 
 POOL = Workers()
 COLUMN_TYPES = {f'"r0"."{name}"': type_name for name, type_name in TYPES.items()}
@@ -58,8 +58,9 @@ def parsed(text: str) -> exp.Expr:
 
 def require_computable(condition: str) -> None:
     """Refuses what a worker does not compute."""
-    if not is_plain(condition, COLUMN_TYPES):
-        division = Division({"y": Output("flag", condition)}, (), COLUMN_TYPES)
+    expression = condition_of(condition, columns_of(COLUMN_TYPES))
+    if not expression.plain:
+        division = Division({"y": Output("flag", expression)}, ())
         division.inputs()
         division.program()
 
@@ -87,10 +88,9 @@ def accepted(tables: duckdb.DuckDBPyConnection, text: str) -> str | None:
 
 def count(tables: duckdb.DuckDBPyConnection, filters: list[str], conditions: list[str], unit: str | None) -> list[int]:
     """For each condition the rows, as trusted code counts them: plain ones in the database, the rest in a worker."""
-    source = Source(Stored("nasty", "r0"), (), (), tuple(COLUMN_TYPES.items()))
-    job = CountingJob(
-        "nasty AS r0", tuple(filters), unit, 3, tuple(COLUMN_TYPES), (), (), tuple(map(Contribution, conditions)),
-        source=source, unit_type="" if unit is None else COLUMN_TYPES[unit],
+    job = counts(
+        Source(Stored("nasty", "r0")), filters, unit, 3, tuple(COLUMN_TYPES), (), (), list(map(adds, conditions)),
+        COLUMN_TYPES,
     )  # fmt: skip
     found: list[int] = count_exactly(tables, job, b"key", POOL)._exact_counts.sum(axis=1).tolist()
     return found

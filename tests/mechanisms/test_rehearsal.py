@@ -14,16 +14,19 @@ import pytest
 import dpduck
 from dpduck.database.cursors import SandboxAnswers
 from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.rows.parts import Source, Stored, Units
+from dpduck.frontend.rows.compiled import condition_of
+from dpduck.kernel import expressions
+from dpduck.kernel.expressions import Column, Program
+from dpduck.kernel.relations import Source, Stored, Units
 from dpduck.mechanisms import rehearsal, release
 from dpduck.mechanisms.rehearsal import told
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import rehearse
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn, KeyedJob, KeyJob
-from dpduck.trusted.rows import plain, workers
+from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob, KeyJob
+from dpduck.trusted.rows import workers
 from dpduck.trusted.rows.workers import Runner, StrictWorkers, Workers
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
+from tests.support.nodes import adds, columns_of, counts, key, own
 
 LISTED = ValueDomain("VARCHAR", ("a", "b"))
 BINS = RangeDomain("DOUBLE", ("0", "1"), "2", "1", "", 1)
@@ -33,7 +36,7 @@ def job_of(domain: Domain) -> CountingJob:
     """A count by one key."""
     size = domain.size
     attribute = Attribute((0,), np.arange(size, dtype=np.int64), size)
-    return CountingJob("t", (), "u", 2, ("u",), (KeyColumn("k", domain),), (attribute,), (Contribution(""),))
+    return counts("t", (), "u", 2, ("u",), (key("k", domain),), (attribute,), (adds(),))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def test_domains_of_one_size_and_type_are_told_apart(one: Domain, other: Domain)
     """Each becomes SQL of its own, or labels that are cast, of which one may fail where the other does not."""
     assert one.size == other.size
     jobs = [job_of(one), job_of(other)]
-    for several in (jobs, [KeyedJob(job, (), 1) for job in jobs], [KeyJob(job, "k") for job in jobs]):
+    for several in (jobs, [KeyedJob(job, (), 1) for job in jobs], [KeyJob(job, own("k")) for job in jobs]):
         assert told(several[0]) != told(several[1])
 
 
@@ -60,15 +63,16 @@ def test_equal_jobs_are_one() -> None:
     assert hash(told(job_of(BINS))) == hash(told(job_of(replace(BINS))))
 
 
-TYPES = (('"r0"."u"', "INTEGER"), ('"r0"."note"', "VARCHAR"), ('"r0"."f"', "FLOAT"))
+TYPES = {'"r0"."u"': "INTEGER", '"r0"."note"': "VARCHAR", '"r0"."f"': "FLOAT"}
 
 
 def alone(*filters: str, nested: bool = False) -> tuple[list[str], list[pa.Table]]:
     """What is complained of when the conditions of a job are rehearsed each alone, and what a worker was sent."""
-    source = Source(Stored("t", "r0"), (), filters, TYPES)
+    unit, columns = Column("r0", "u", "INTEGER"), columns_of(TYPES)
+    source = Source(Stored("t", "r0"), (), tuple(condition_of(text, columns) for text in filters))
     if nested:
-        source = Source(Units(source, "u", (), (), "r1"), (), (), (('"r1"."u"', "INTEGER"),))
-    job = replace(job_of(BINS), source=source, unit_sql='"r0"."u"', keys=())
+        source = Source(Units(source, unit, (), (), "r1"))
+    job = replace(job_of(BINS), source=source, unit=unit, keys=())
     sent: list[pa.Table] = []
     own = Runner.compute
 
@@ -97,7 +101,7 @@ def test_no_condition_hides_what_stands_beside_it(monkeypatch: pytest.MonkeyPatc
     """
     hiding = ('"r0"."u" > 3000', '"r0"."u" < 7000')
     assert alone(*hiding, '"r0"."note" IS NULL', nested=nested) == ([], [])
-    monkeypatch.setattr(rehearsal, "is_plain", lambda text, types: True)
+    monkeypatch.setattr(Program, "plain", True)
     complaints, _ = alone(*hiding, 'CAST("r0"."note" AS INTEGER) > 5', nested=nested)
     assert complaints and "Could not convert" in complaints[0]
 
@@ -105,7 +109,7 @@ def test_no_condition_hides_what_stands_beside_it(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(duckdb.__version__.startswith("1."), reason="DuckDB 1.5 compares them as DOUBLE")
 def test_a_cast_of_a_stored_column_is_found_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of 40 signs beside a FLOAT, which raised after the charge for one row with NaN."""
-    monkeypatch.setattr(plain, "LONGEST_NUMBER", 100)
+    monkeypatch.setattr(expressions, "LONGEST_NUMBER", 100)
     complaints, _ = alone('"r0"."u" > 3000', f'"r0"."f" IN (1, 1{"0" * 39})')
     assert complaints and "BIGNUM" in complaints[0]
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 import duckdb
 import pytest
 
+from dpduck.frontend.rows.compiled import own_of
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.units import Referenced
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import planned
 from dpduck.mechanisms.jobs import counting_job
@@ -23,6 +25,7 @@ from dpduck.values.errors import InternalError
 from tests.frontend.facts import analysed
 from tests.frontend.full_clinic import open_full_clinic
 from tests.frontend.golden_files import Golden, read_golden
+from tests.support.nodes import own, rows
 
 Cells = dict[tuple[int, ...], list[int]]
 ACCEPTED = [
@@ -52,20 +55,26 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Cells:
     return {cell: values for cell, values in found.items() if any(values)}
 
 
-def in_one_stage(job: CountingJob, request: Request) -> CountingJob:
-    """The job as it was before: all of it one query in the database's process.
+def in_one_stage(request: Request) -> list[CountingJob]:
+    """The jobs as they were before: all of it one query in the database's process, with each text as it was written.
 
     A unit's rows are ordered by the hash of each table's own content, where there are several: NULL where an outer
     join found no row of it.
     """
+    compilers = ("jobs.condition_of", "jobs.number_of", "jobs.value_of", "cubes.measure.value_of")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in compilers:
+            patch.setattr(f"dpduck.mechanisms.{name}", own_of)
+        jobs = [scan.job for scan in scans_of(planned(request))]
     tables: dict[str, list[str]] = {}
-    for column in job.content_sql:
+    for column in request.rows.content_sql:
         tables.setdefault(column.partition(".")[0], []).append(column)
-    there = (f"CASE WHEN coalesce({', '.join(f'CAST({one} AS VARCHAR)' for one in own)}) IS NOT NULL "
-             f"THEN {order_sql(own)} END" for own in tables.values())  # fmt: skip
-    content = tuple(there) if len(tables) > 1 else job.content_sql
-    rows = request.rows
-    return replace(job, source=None, from_sql=rows.from_sql, filters=rows.filters, content_sql=content)
+    there = (f"CASE WHEN coalesce({', '.join(f'CAST({one} AS VARCHAR)' for one in listed)}) IS NOT NULL "
+             f"THEN {order_sql(listed)} END" for listed in tables.values())  # fmt: skip
+    content = tuple(map(own, there)) if len(tables) > 1 else None
+    source = rows(request.rows.from_sql)
+    bare = (replace(job, unit=job.unit.unit) if isinstance(job.unit, Referenced) else job for job in jobs)
+    return [replace(job, source=source, content=content or job.content) for job in bare]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +91,8 @@ def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection
     for bound in {request.rows.max_rows, 1} if request.rows.unit_sql is not None else {request.rows.max_rows}:
         unit_bound = bound if request.rows.unit_sql else request.rows.unit_bound
         bounded = replace(request, rows=replace(request.rows, max_rows=bound, unit_bound=unit_bound))
-        for scan in scans_of(planned(bounded)):
-            assert cells(clinic, scan.job) == cells(clinic, in_one_stage(scan.job, bounded))
+        for scan, whole in zip(scans_of(planned(bounded)), in_one_stage(bounded), strict=True):
+            assert cells(clinic, scan.job) == cells(clinic, whole)
 
 
 def test_some_go_through_a_worker() -> None:
@@ -92,8 +101,8 @@ def test_some_go_through_a_worker() -> None:
 
 
 def test_nothing_that_was_written_is_counted_as_it_stands(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Without the parts of its rows a job is taken for trusted code's own SQL: a request always has them."""
+    """Without the relation of its rows a request is not counted: a request always has it."""
     analysis = analysed(clinic, COMPUTED[0].statement)
     assert analysis is not None and analysis.request.rows.source is not None
-    with pytest.raises(InternalError, match="own SQL"):
+    with pytest.raises(InternalError, match="a count of no rows"):
         counting_job(replace(analysis.request, rows=replace(analysis.request.rows, source=None)), ())

@@ -13,9 +13,9 @@ import dpduck
 from dpduck.engine import about
 from dpduck.frontend.statements.kinds import CreatePolicy
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.owner.draft import COMPARED, OTHERS
 from dpduck.trusted.rows import reader
+from dpduck.values.quoting import quote_identifier
 from tests.support.clinics import Clinic, one_line
 
 HOSPITAL = """

@@ -12,6 +12,7 @@ from dpduck.frontend.select.request import Aggregate, Operand
 from dpduck.mechanisms.cubes.measures import Measures, choose_measures, linear_weights, shares_of
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.trusted.private.contributions import Contribution
+from tests.support.nodes import own
 
 CHARGE = Operand("charge", Fraction(0), Fraction(1000), Fraction(1, 100))
 SIGNED = Operand("balance", Fraction(-50), Fraction(100), Fraction(1))
@@ -80,7 +81,7 @@ def test_weights_of_tables_give_the_aggregate(steps: int, function: str, degree:
     found = choose_measures(of(*functions, operand=operand), (), NoiseKind.LAPLACE)
     measure = found.measures[0]
     contribution = Contribution(
-        "", measure.form, "x", operand.low, operand.high, measure.steps, measure.degree, measure.rest
+        None, measure.form, own("x"), operand.low, operand.high, measure.steps, measure.degree, measure.rest
     )
     whole = Fraction(steps, 1000)
     added = [1, 1, steps, steps * steps]

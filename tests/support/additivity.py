@@ -25,13 +25,14 @@ import pytest
 
 from dpduck.auditor.additivity import Policies, lay_out, policies_of, units_sql
 from dpduck.auditor.neighbours import loaded
-from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.trusted.private import door
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.trusted.private.keys import KeyStream, read_groups
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.workers import Workers
+from dpduck.values.quoting import quote_identifier
 from tests.support.clinics import REHEARSED
 
 MOST_PARTS = 8

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dpduck.trusted.ask import Ask, Scan, Table, norms_of
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery, MatrixFactor
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import require_paid
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
+from tests.support.nodes import adds, counts, key
 
 ROWS, MOST, SIZES = 16, 3, (4, 3)
 GAUSSIAN = Noise(NoiseKind.GAUSSIAN, Fraction(4))
@@ -79,10 +79,10 @@ def test_no_vector_within_the_bounds_moves_further(name: str) -> None:
 
 def job_of(codes: list[int], size: int) -> CountingJob:
     """Persons by a key of three values that becomes an attribute."""
-    persons = Contribution("", "sum", steps=1, per_group="sum")
-    key = KeyColumn("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
+    persons = adds("", "sum", steps=1, per_group="sum")
+    values = key("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
     attribute = Attribute((0,), np.array(codes, np.int64), size)
-    return CountingJob("t", (), "t.u", ROWS, ("t.k",), (key,), (attribute,), (persons,))
+    return counts("t", (), "t.u", ROWS, ("t.k",), (values,), (attribute,), (persons,))
 
 
 def test_the_bound_of_a_cell_is_that_of_the_job() -> None:

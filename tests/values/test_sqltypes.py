@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpduck.frontend.rows.parts import text_sql, without_sign
+from dpduck.kernel.stored import text_sql, without_sign
 from dpduck.values.sqltypes import NAMES, SqlType, decimal_name, integer_name, sql_type
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "dpduck"

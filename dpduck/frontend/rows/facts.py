@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
-from dpduck.frontend.rows.parts import Source, UnitLookup
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
+from dpduck.kernel.expressions import Column as RowColumn
+from dpduck.kernel.expressions import Expression
+from dpduck.kernel.relations import Source
 from dpduck.values.domain import Domain
 from dpduck.values.periods import PeriodColumn
 from dpduck.values.privacy import Budget, PrivacyUnit
+from dpduck.values.quoting import fold
 
 
 @dataclass(frozen=True)
@@ -180,13 +183,12 @@ class Rows:
     from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.private.jobs).
     unit_bound: the most rows of one privacy unit in the row source after bounding.
     reads: every private table that is read, where there is more than `table` or a key is relied on.
-    lookup: from_sql in two parts, where its last joins do nothing but find the unit.
     shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
         collation.
-    source: from_sql taken apart, without the joins that find the unit where there is a lookup. unit_type: DuckDB's
-        type of the unit. parts: types of the columns that hold it together, where several do.
+    source: the same as the kernel has it. parts: types of the columns that hold the unit together, where several do.
     periods: where units are by period, the column that says of which one a row is, and those that are read.
     cell_key: columns of a key of the table by which a unit has one row in a cell at most, () for none.
+    unit: unit_sql as an expression of the kernel. columns: those of the row source, by their SQL.
     """
 
     table: TableName
@@ -201,13 +203,13 @@ class Rows:
     content_sql: tuple[str, ...]
     public_digests: tuple[tuple[TableName, str], ...]
     reads: tuple[PrivateTable, ...]
-    lookup: UnitLookup | None
     shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
     source: Source | None
-    unit_type: str
     periods: PeriodColumn | None = None
     parts: tuple[str, ...] = ()
     cell_key: tuple[str, ...] = ()
+    unit: Expression | None = None
+    columns: Mapping[str, RowColumn] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def unit_text(self) -> str:

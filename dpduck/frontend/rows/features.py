@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpduck.frontend.rows.compiled import condition_of, program_of
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Clamp, PublicFacts
 from dpduck.frontend.rows.functions import check_row_local
-from dpduck.frontend.rows.parts import Feature, Operand, Place
-from dpduck.frontend.rows.sql import column_types, places_sql, stored_sql
+from dpduck.frontend.rows.sql import column_types, places_sql, row_columns, stored_sql
 from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.expressions import Column as RowColumn
+from dpduck.kernel.expressions import Expression
+from dpduck.kernel.relations import Feature, Operand, Place
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.sqltypes import decimal_name, sql_type
 
@@ -65,6 +68,7 @@ class FeatureReader:
 
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
         self._source, self._facts, self._types = source, facts, column_types(source)
+        self._columns = row_columns(source)
 
     def made(self, node: exp.Expr) -> Made:
         """Returns an aggregate over the rows of a unit."""
@@ -102,7 +106,7 @@ class FeatureReader:
             return self._beside(function, places, over, written)
         if isinstance(function, (exp.Count, exp.CountIf)):
             found = self._count(function, kept)
-            feature = Feature("count", "", condition=found.condition, order=places)
+            feature = Feature("count", "", condition=self._compiled(found.condition), order=places)
         elif type(function) in _OF_VALUE:
             found = self._of_value(_OF_VALUE[type(function)], function, kept)
             feature = replace(found.feature or Feature("", ""), order=places)
@@ -119,8 +123,9 @@ class FeatureReader:
         if isinstance(inside, exp.Distinct):
             operand, value = self._operand(inside.expressions[0])
             condition = self._condition(kept)
-            sql = f"count(DISTINCT {_where(condition, operand, self._types)})"
-            return Made(sql, "BIGINT", Feature("distinct", "", operand, condition), counts=True, written=(value, *kept))
+            sql = f"count(DISTINCT {_where(condition, operand)})"
+            feature = Feature("distinct", "", operand, self._compiled(condition))
+            return Made(sql, "BIGINT", feature, counts=True, written=(value, *kept))
         if inside is None or isinstance(inside, (exp.Star, exp.Literal)):
             counted: list[exp.Expr] = []
             asked = counted
@@ -139,8 +144,8 @@ class FeatureReader:
         operand, value = self._operand(node.this)
         type_name = self._type_of(form, operand, node)
         condition = self._condition(kept)
-        sql = f"{_WRITTEN.get(form, form)}({_where(condition, operand, self._types)})"
-        made = Made(sql, type_name, Feature(form, "", operand, condition), written=(value, *kept))
+        sql = f"{_WRITTEN.get(form, form)}({_where(condition, operand)})"
+        made = Made(sql, type_name, Feature(form, "", operand, self._compiled(condition)), written=(value, *kept))
         if form in ("min", "max"):
             return self._with_domain(made, value)
         return replace(made, domain=_TRUTH) if form in ("any", "all") else made
@@ -179,8 +184,8 @@ class FeatureReader:
         places, written = self._places(ordered)
         condition = self._condition(kept)
         by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
-        sql = f"first({_operand_sql(operand, self._types)}{by})" + (f" FILTER (WHERE {condition})" if condition else "")
-        feature = Feature("first", "", operand, condition, places)
+        sql = f"first({_operand_sql(operand)}{by})" + (f" FILTER (WHERE {condition})" if condition else "")
+        feature = Feature("first", "", operand, self._compiled(condition), places)
         made = Made(sql, operand.type_name, feature, written=(value, *written, *kept))
         return self._with_domain(made, value)
 
@@ -192,7 +197,7 @@ class FeatureReader:
             raise refusal(node, "this form of lag or lead is refused", f"lag(x), lag(x, 2), up to {MOST_DISTANCE}")
         operand, value = self._operand(node.this)
         more = f", {most}" if form in ("lag", "lead") else ""
-        sql = f"{_WRITTEN.get(form, form)}({_operand_sql(operand, self._types)}{more}){over}"
+        sql = f"{_WRITTEN.get(form, form)}({_operand_sql(operand)}{more}){over}"
         feature = Feature(form, "", operand, order=places, distance=most)
         return self._with_domain(Made(sql, operand.type_name, feature, written=(value, *written)), value)
 
@@ -221,12 +226,12 @@ class FeatureReader:
         """Returns a value of a row, with its type."""
         node = value.unnest()
         if isinstance(node, exp.Column):
-            operand = Operand(stored_sql(node), self._types[sql_of(node)])
+            operand = Operand(self._columns[stored_sql(node)], self._types[sql_of(node)])
         else:
             check_row_local(node)
             if not any(True for _ in node.find_all(exp.Column)):
                 raise refusal(value, "a constant is refused here", "a column, or an expression over columns")
-            operand = Operand(sql_of(node), self._bound_type(node))
+            operand = Operand(program_of(sql_of(node), self._columns), self._bound_type(node))
         self._require_compared(operand, value, computed=not isinstance(node, exp.Column))
         return operand, node
 
@@ -250,6 +255,9 @@ class FeatureReader:
                 raise refusal(one, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
         both = [*(asked or []), *kept]
         return safe_sql(exp.and_(*both) if len(both) > 1 else both[0], self._types) if both else ""
+
+    def _compiled(self, condition: str) -> Expression | None:
+        return condition_of(condition, self._columns) if condition else None
 
     def _bound_type(self, node: exp.Expr) -> str:
         sql = f"SELECT {sql_of(node)} FROM {', '.join(places_sql(self._source))}"
@@ -278,15 +286,15 @@ def _is_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and node.is_int
 
 
-def _operand_sql(operand: Operand, types: Mapping[str, str]) -> str:
-    return operand.sql if operand.sql in types else f"try({operand.sql})"
+def _operand_sql(operand: Operand) -> str:
+    return operand.value.sql if isinstance(operand.value, RowColumn) else f"try({operand.value.sql})"
 
 
-def _where(condition: str, operand: Operand, types: Mapping[str, str]) -> str:
-    value = _operand_sql(operand, types)
+def _where(condition: str, operand: Operand) -> str:
+    value = _operand_sql(operand)
     return f"CASE WHEN {condition} THEN {value} END" if condition else value
 
 
 def _place_sql(place: Place) -> str:
     way, nulls = "DESC" if place.descending else "ASC", "FIRST" if place.nulls_first else "LAST"
-    return f"try({place.operand.sql}) {way} NULLS {nulls}"
+    return f"try({place.operand.value.sql}) {way} NULLS {nulls}"

@@ -10,9 +10,10 @@ from dpduck.frontend.rows.facts import Column, PublicFacts
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.frontend.rows.subqueries import PublicTable
-from dpduck.frontend.text.names import TableName, fold, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_identifier
 
 INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 

@@ -10,22 +10,32 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpduck.frontend.rows.compiled import condition_of
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Clamp, Column
 from dpduck.frontend.rows.features import FeatureReader, Made, is_made
 from dpduck.frontend.rows.functions import check_row_local
-from dpduck.frontend.rows.parts import Units
 from dpduck.frontend.rows.relation import PrivateRelation, Reading
 from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
-from dpduck.frontend.rows.sql import base, column_types, from_sql, source_of, stored_sql, unit_sql, unit_type
+from dpduck.frontend.rows.sql import (
+    base,
+    column_types,
+    from_sql,
+    row_columns,
+    source_of,
+    stored_sql,
+    unit_of,
+    unit_sql,
+)
 from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.relations import UNIT_COLUMN, Units
+from dpduck.kernel.units import unit_type
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import PrivacyUnit
+from dpduck.values.quoting import fold, quote_identifier
 
-PER_UNIT = "dpduck_unit"
 _ACCEPTED = "GROUP BY the privacy unit's column alone, with it and count, min, max, sum, first, bool_or selected"
 _PARTITION = "OVER (PARTITION BY the privacy unit's column alone ORDER BY ..)"
 _LARGEST_COUNT = 10_000
@@ -103,9 +113,9 @@ def _relation(
     windowed: bool,
 ) -> RowSource:
     names = [fold(output.column.name) for output in outputs]
-    if len(set(names)) < len(names) or PER_UNIT in names:
+    if len(set(names)) < len(names) or UNIT_COLUMN in names:
         raise refusal(query, "two columns of a subquery have one name", "a name for each column")
-    policy, kind = source.policy, unit_type(source)
+    policy, kind = source.policy, unit_type(unit_of(source))
     most = source.usual_rows if windowed else 1
     clamps = [one.clamp for one in outputs if one.clamp is not None]
     clamps += [Clamp(one.column.name, "0", str(_most(source)), "1") for one in outputs if one.counts]
@@ -116,16 +126,16 @@ def _relation(
         _sql(source, outputs, windowed),
         replace(
             policy,
-            unit=PrivacyUnit(policy.unit.key, PER_UNIT, most),
+            unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most),
             domains=tuple((output.column.name, output.domain) for output in outputs if output.domain is not None),
             clamps=tuple(clamps),
             expect_rows=policy.expect_rows if windowed else None,
         ),
-        (*columns, Column(PER_UNIT, kind)),
-        PER_UNIT,
+        (*columns, Column(UNIT_COLUMN, kind)),
+        UNIT_COLUMN,
         kind,
         _links(source, outputs, windowed),
-        tuple(column.name for column in columns) if windowed else (PER_UNIT,),
+        tuple(column.name for column in columns) if windowed else (UNIT_COLUMN,),
         source.reads,
         unit_names=tuple(name for relation in source.relations for name in relation.unit_columns),
         nested=_units(source, outputs, alias, windowed),
@@ -194,7 +204,7 @@ def _over_features(
     for column in beside:
         if unit is None or sql_of(column) != sql_of(unit):
             raise _not_the_unit(column, unit)
-        column.replace(base_column(alias, PER_UNIT))
+        column.replace(base_column(alias, UNIT_COLUMN))
     return _taken_out(tree)
 
 
@@ -330,12 +340,14 @@ def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tup
 
 def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> Units:
     named = [(one, quote_identifier(one.column.name)) for one in selected]
-    outputs = tuple((one.sql, name) for one, name in named if one.made is None)
-    counts = tuple((one.made.condition, name) for one, name in named if one.made and one.made.feature is None)
+    columns, unit, rows = row_columns(source), unit_of(source), source_of(source, filtered=True)
+    if unit is None:
+        raise InternalError("features of rows that are units")
+    outputs = tuple((columns[one.sql], name) for one, name in named if one.made is None)
+    written = ((one.made.condition, name) for one, name in named if one.made and one.made.feature is None)
+    counts = tuple((condition_of(text, columns) if text else None, name) for text, name in written)
     features = tuple(replace(one.made.feature, name=name) for one, name in named if one.made and one.made.feature)
-    unit = str(unit_sql(source))
-    rows = source_of(source, filtered=True)
-    return Units(rows, unit, (*outputs, (unit, PER_UNIT)), counts, alias, features, windowed)
+    return Units(rows, unit, outputs, counts, alias, features, windowed)
 
 
 def _sql(source: RowSource, selected: Sequence[_Output], windowed: bool) -> str:
@@ -343,6 +355,6 @@ def _sql(source: RowSource, selected: Sequence[_Output], windowed: bool) -> str:
     where = sorted({f"({safe_sql(condition, types)})" for condition in source.filters})
     conditions = " AND ".join((*where, f"{unit} IS NOT NULL"))
     listed = [f"{output.sql} AS {quote_identifier(output.column.name)}" for output in selected]
-    outputs = ", ".join((*listed, f"{unit} AS {PER_UNIT}"))
+    outputs = ", ".join((*listed, f"{unit} AS {UNIT_COLUMN}"))
     grouping = "" if windowed else f" GROUP BY {unit}"
     return f"(SELECT {outputs} FROM {from_sql(source)} WHERE {conditions}{grouping})"

@@ -16,15 +16,16 @@ from functools import reduce
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import PublicFacts, Rows, SourceColumn
-from dpduck.frontend.rows.parts import Union, Units
 from dpduck.frontend.rows.relation import PrivateRelation
 from dpduck.frontend.rows.sql import base, column_types
 from dpduck.frontend.rows.tree import PrivateJoin, RowSource
-from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.expressions import Column as RowColumn
+from dpduck.kernel.relations import PeriodRows, Union, Units
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.periods import WORDS, Period, PeriodColumn, Periods, between, every, last_number, number_of, start_of
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -166,6 +167,15 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
     span = reduce(_Span.common, (_read(condition, of) for condition in source.filters), _ANY)
     found = PeriodColumn(sql, type_name, every(period.word), tuple(also))
     return found if span == _ANY else replace(found, periods=_within(period.word, span))
+
+
+def period_rows(column: PeriodColumn, columns: Mapping[str, RowColumn]) -> PeriodRows:
+    """Returns the periods that are read with the columns that say of which period a row is. columns: by their SQL."""
+    named = ((column.sql, column.type_name), *column.also)
+    found = tuple(columns[sql] for sql, type_name in named if sql in columns and columns[sql].type_name == type_name)
+    if len(found) != len(named):
+        raise InternalError("a period of no column of these rows")
+    return PeriodRows(found, column.periods)
 
 
 def _stored_moment(relation: PrivateRelation, types: Mapping[str, str], place: exp.Expr) -> tuple[str, str]:

@@ -12,9 +12,9 @@ from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.relation import PrivateRelation, comparable
 from dpduck.frontend.rows.scope import Scope, resolve
 from dpduck.frontend.rows.tree import PrivateJoin, RowSource, require_few_copies
-from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 ACCEPTED = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of tables with one privacy unit ON equal units or references"
 _KINDS = {

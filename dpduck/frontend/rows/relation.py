@@ -10,13 +10,14 @@ from itertools import count
 from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Column, Policy, PrivateTable, PublicFacts
-from dpduck.frontend.rows.parts import Union, Units
 from dpduck.frontend.rows.subqueries import CommonTables
-from dpduck.frontend.text.names import TableName, fold, require_plain_names
+from dpduck.frontend.text.names import TableName, require_plain_names
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.relations import Union, Units
 from dpduck.values.domain import Domain
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import PrivacyUnit, Reference
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 PRIVATE_ALIAS = "r0"

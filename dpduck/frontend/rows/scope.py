@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpduck.frontend.rows.functions import refuse_subqueries
-from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.positions import copy_position, nearest, position_of, refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_text
 
 MAX_SUBSTITUTED = 20_000
 

@@ -16,9 +16,9 @@ from dpduck.frontend.rows.scope import Relation, Scope, resolve
 from dpduck.frontend.rows.subqueries import CommonTables, alias_columns, as_join, read_public_table, tables_of
 from dpduck.frontend.rows.tree import RowSource, of_relation, require_few_copies
 from dpduck.frontend.rows.unions import read_union
-from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 _PLAIN_SELECT = {"expressions", "from_", "joins", "where", "with_"}
 _REFUSED_PARTS = {

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
+from dpduck.frontend.rows.compiled import condition_of, program_of
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Column, PublicFacts, Rows
 from dpduck.frontend.rows.joins import ANTI, SEMI, PublicJoin
-from dpduck.frontend.rows.parts import (
-    LONGEST_JOINED,
-    REFERENCE,
-    ROWS,
-    Join,
-    Lookup,
-    Source,
-    Stored,
-    Union,
-    UnitLookup,
-    Units,
-    fits_sql,
-    shortened_sql,
-    together_sql,
-)
-from dpduck.frontend.rows.relation import Parent, PrivateRelation, comparable
+from dpduck.frontend.rows.relation import PrivateRelation, comparable
 from dpduck.frontend.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.expressions import Column as RowColumn
+from dpduck.kernel.expressions import Expression, Lookup
+from dpduck.kernel.relations import Join, Source, Stored, Union, Units
+from dpduck.kernel.units import FirstOf, Referenced, Step, Together
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 MAX_ROW_BOUND = 10**9
 
@@ -36,6 +26,12 @@ MAX_ROW_BOUND = 10**9
 def column_types(source: RowSource) -> Mapping[str, str]:
     """DuckDB type of each column of the row source, by its SQL."""
     return {base(alias, column.name): column.type_name for alias, column in source.columns()}
+
+
+def row_columns(source: RowSource) -> dict[str, RowColumn]:
+    """Returns the columns of the row source, by their SQL."""
+    found = (RowColumn(alias, column.name, column.type_name) for alias, column in source.columns())
+    return {column.quoted: column for column in found}
 
 
 def base(alias: str, name: str) -> str:
@@ -106,74 +102,58 @@ def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
 def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
     """Returns a relation with the unit of each of its rows, which is NULL where there is no parent; and the unit."""
     joins = [f"LEFT {part}" for part in _chain_sql(relation, _reference(relation))] if relation.parents else []
-    return " ".join([_named(relation), *joins]), _held_sql(relation)
+    unit = _held(relation)
+    return " ".join([_named(relation), *joins]), None if unit is None else unit.sql
 
 
-def _held_sql(relation: PrivateRelation) -> str | None:
+def _held(relation: PrivateRelation) -> RowColumn | Together | Referenced | None:
     """Returns the unit of a relation's rows as it, or the last of its parents, holds it; None for rows as units."""
     alias = f"{relation.alias}_{len(relation.parents)}" if relation.parents else relation.alias
+    name: str | None = relation.unit_of_parent if relation.parents else relation.unit
+    held: RowColumn | Together | None = None
     if relation.together:
-        return together_sql([(base(alias, column.name), column.type_name) for column in relation.together])
-    name = relation.unit_of_parent if relation.parents else relation.unit
-    return None if name is None else base(alias, name)
+        held = Together(tuple(RowColumn(alias, column.name, column.type_name) for column in relation.together))
+    elif name is not None:
+        held = RowColumn(alias, name, relation.unit_type)
+    if held is None or not relation.parents:
+        return held
+    own = relation.parents[0].reference.column
+    return Referenced(RowColumn(relation.alias, own, relation.type_of(own)), tuple(_steps(relation)), held)
 
 
-def _chain_sql(relation: PrivateRelation, reference: str, *, short: bool = False) -> list[str]:
-    """Returns the joins along a relation's references, the first of which stands in `reference`.
+def _steps(relation: PrivateRelation) -> Iterator[Step]:
+    """Yields the tables that references lead to."""
+    references = [parent.reference.column for parent in relation.parents[1:]]
+    for number, parent in enumerate(relation.parents, start=1):
+        alias, types = f"{relation.alias}_{number}", {fold(one.name): one.type_name for one in parent.columns}
+        key, *found = (
+            RowColumn(alias, name, types.get(fold(name), ""))
+            for name in (parent.reference.parent_column, *references[number - 1 : number])
+        )
+        yield Step(parent.table.sql, key, *found)
 
-    short: with what is read of a parent in few bytes, before it is joined with anything.
-    """
+
+def _chain_sql(relation: PrivateRelation, reference: str) -> list[str]:
+    """Returns the joins along a relation's references, the first of which stands in `reference`."""
     parts = []
     for number, parent in enumerate(relation.parents, start=1):
         alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
-        last = number == len(relation.parents)
-        unit = tuple(column.name for column in relation.together) or (relation.unit_of_parent,)
-        found = unit if last else (relation.parents[number].reference.column,)
-        held = _short_parent(parent, found, last) if short else parent.table.sql
-        parts.append(f"JOIN {held} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
-        if not last:
-            reference = base(alias, found[0])
+        parts.append(f"JOIN {parent.table.sql} AS {quote_identifier(alias)} ON {reference} = {base(alias, key)}")
+        if number < len(relation.parents):
+            reference = base(alias, relation.parents[number].reference.column)
     return parts
-
-
-def _short_parent(parent: Parent, found: Sequence[str], last: bool) -> str:
-    """Returns a parent's key and what is found by it: its unit in few bytes, of parts that fit, or a reference."""
-    key, types = parent.reference.parent_column, {fold(one.name): one.type_name for one in parent.columns}
-    listed, read, changed = [quote_identifier(key)], [key], False
-    for name in found:
-        column = quote_identifier(name)
-        made = shortened_sql(column, types.get(fold(name), "")) if last else column
-        changed |= made != column
-        if fold(key) != fold(name):
-            listed.append(column if made == column else f"{made} AS {column}")
-            read += [] if last and len(found) == 1 else [name]
-    short = filter(None, (fits_sql(quote_identifier(name), types.get(fold(name), ""), LONGEST_JOINED) for name in read))
-    where = " AND ".join(short)
-    if not where and not changed:
-        return parent.table.sql
-    return f"(SELECT {', '.join(listed)} FROM {parent.table.sql}{f' WHERE {where}' if where else ''})"
 
 
 def _reference(relation: PrivateRelation) -> str:
     return base(relation.alias, relation.parents[0].reference.column)
 
 
-def source_of(source: RowSource, *, filtered: bool = False, parents: bool = True) -> Source:
-    """Returns the row source taken apart. filtered: with its conditions; parents: with the joins that find the unit."""
-    types = dict(column_types(source))
-    hidden: list[Join] = []
-    for relation in _chosen_unit(source) if parents else ():
-        reference = _reference(relation) if relation.parents else ""
-        for number, parent in enumerate(relation.parents, start=1):
-            alias, key = f"{relation.alias}_{number}", parent.reference.parent_column
-            types |= {base(alias, column.name): column.type_name for column in parent.columns}
-            stored = Source(Stored(parent.table.sql, alias, False))
-            hidden.append(Join("JOIN", stored, (f"{reference} = {base(alias, key)}",)))
-            if number < len(relation.parents):
-                reference = base(alias, relation.parents[number].reference.column)
-    conditions = sorted({safe_sql(condition, types) for condition in source.filters}) if filtered else ()
-    joined = _joined(source, types)
-    return Source(_first(source), (*joined, *hidden), tuple(conditions), tuple(types.items()))
+def source_of(source: RowSource, *, filtered: bool = False) -> Source:
+    """Returns the row source as the kernel has it. filtered: with its conditions."""
+    types, columns = column_types(source), row_columns(source)
+    written = sorted({safe_sql(condition, types) for condition in source.filters}) if filtered else ()
+    conditions = tuple(condition_of(text, columns) for text in written)
+    return Source(_first(source), _joined(source, types, columns), conditions)
 
 
 def _first(source: RowSource) -> Stored | Union | Units:
@@ -186,66 +166,57 @@ def _numbered(columns: tuple[Column, ...]) -> bool:
     return not any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
 
 
-def _joined(source: RowSource, types: Mapping[str, str]) -> tuple[Join, ...]:
+def _joined(source: RowSource, types: Mapping[str, str], columns: Mapping[str, RowColumn]) -> tuple[Join, ...]:
     joins = []
     for number, join in enumerate(source.joins):
         if isinstance(join, PublicJoin):
-            stored = Stored(join.sql, join.alias, not join.names and _numbered(join.columns))
-            pairs = (_pair(private, base(join.alias, public), types) for private, public in join.pairs)
+            numbered = not join.names and _numbered(join.columns)
+            stored = Stored(join.table.sql, join.alias, numbered, join.names, join.distinct)
+            keys = tuple(columns[base(join.alias, public)] for _, public in join.pairs)
+            pairs = (_pair(private, key, columns) for (private, _), key in zip(join.pairs, keys, strict=True))
             copies = 0 if join.kind in (SEMI, ANTI) else join.multiplicity
-            keys = tuple(base(join.alias, public) for _, public in join.pairs)
             joins.append(Join(join.kind, Source(stored), tuple(pairs), copies, keys))
         else:
-            right = Source(_first(join.source), _joined(join.source, types))
-            on = tuple(_condition_sql(condition, types) for condition in join.conditions)
+            right = Source(_first(join.source), _joined(join.source, types, columns))
+            on = tuple(condition_of(_condition_sql(condition, types), columns) for condition in join.conditions)
             nested = join.source.first.nested
             one_row = isinstance(nested, Units) and not nested.windowed
             many = source.multiplies(number) and (join.private_joins or not one_row)
             cut = source if join.private_joins else join.source
-            bound = (source.rows_for_a_key, *_cut_by(source, join, cut), cut is source) if many else ()
+            bound = (source.rows_for_a_key, *_cut_by(source, join, cut, columns), cut is source) if many else ()
             joins.append(Join(join.kind, right, on, *bound))
     return tuple(joins)
 
 
-def _cut_by(source: RowSource, join: PrivateJoin, cut: RowSource) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _cut_by(
+    source: RowSource, join: PrivateJoin, cut: RowSource, columns: Mapping[str, RowColumn]
+) -> tuple[tuple[RowColumn, ...], tuple[RowColumn, ...]]:
     """Returns the columns that a join is by of the first table of one side, and those that tell its rows apart."""
     pairs = [pair for condition in join.conditions for pair in equal_columns(condition, source, join.source)]
     alias = cut.first.alias
-    keys = (base(alias, name) for relation, name in pairs if relation.alias == alias)
-    return tuple(dict.fromkeys(keys)), tuple(base(alias, column.name) for column in cut.first.columns)
+    keys = (columns[base(alias, name)] for relation, name in pairs if relation.alias == alias)
+    return tuple(dict.fromkeys(keys)), tuple(columns[base(alias, column.name)] for column in cut.first.columns)
 
 
-def _pair(private: exp.Expr, column: str, types: Mapping[str, str]) -> str | Lookup:
+def _pair(private: exp.Expr, key: RowColumn, columns: Mapping[str, RowColumn]) -> Expression:
     """Returns an equality of a public column with a stored one as such, or with what an expression is cast to."""
     own = stored_sql(private) if isinstance(private, exp.Column) else sql_of(private)
-    known = types.get(own) if isinstance(private, exp.Column) else None
-    if known is not None and (known == types[column] or comparable(known, types[column])):
-        return f"{own} = {column}"
-    return Lookup(own, types[column], column)
+    known = columns.get(own) if isinstance(private, exp.Column) else None
+    if known is not None and (known.type_name == key.type_name or comparable(known.type_name, key.type_name)):
+        return condition_of(f"{own} = {key.quoted}", columns)
+    return Lookup(program_of(own, columns) if known is None else known, key)
 
 
-def unit_type(source: RowSource) -> str:
-    """Returns DuckDB's type of the privacy unit, "" for PRIVACY UNIT ROW."""
-    chosen = _chosen_unit(source)[0]
-    return chosen.unit_type if _held_sql(chosen) is not None else ""
-
-
-def unit_lookup(source: RowSource) -> UnitLookup | None:
-    """Returns the row source in two parts, where one relation's references alone lead to the unit."""
-    chosen = _chosen_unit(source)
-    if len(chosen) != 1 or not chosen[0].parents:
-        return None
-    (relation,) = chosen
-    joins = " ".join(_chain_sql(relation, base(ROWS, REFERENCE), short=True))
-    return UnitLookup(_tree_sql(source, column_types(source)), _reference(relation), joins)
+def unit_of(source: RowSource) -> Expression | None:
+    """Returns the privacy unit of a row; None for PRIVACY UNIT ROW."""
+    units = [unit for unit in map(_held, _chosen_unit(source)) if unit is not None]
+    return FirstOf(tuple(units)) if len(units) > 1 else next(iter(units), None)
 
 
 def unit_sql(source: RowSource) -> str | None:
-    """Returns the privacy unit of a row; None for PRIVACY UNIT ROW."""
-    units = [unit for unit in map(_held_sql, _chosen_unit(source)) if unit is not None]
-    if not units:
-        return None
-    return units[0] if len(units) == 1 else f"coalesce({', '.join(units)})"
+    """Writes the privacy unit of a row; None for PRIVACY UNIT ROW."""
+    unit = unit_of(source)
+    return None if unit is None else unit.sql
 
 
 def _content(source: RowSource) -> list[str]:
@@ -287,11 +258,11 @@ def _without_numbers(source: Source, tables: frozenset[str]) -> Source:
     if not tables:
         return source
     if isinstance(first, Stored):
-        first = replace(first, numbered=first.numbered and first.sql not in tables)
+        first = replace(first, numbered=first.numbered and first.table not in tables)
     elif isinstance(first, Union):
         branches = (replace(one, source=_without_numbers(one.source, tables)) for one in first.branches)
         first = replace(first, branches=tuple(branches))
-    else:
+    elif isinstance(first, Units):
         first = replace(first, source=_without_numbers(first.source, tables))
     joins = (replace(join, right=_without_numbers(join.right, tables)) for join in source.joins)
     return replace(source, first=first, joins=tuple(joins))
@@ -299,7 +270,7 @@ def _without_numbers(source: Source, tables: frozenset[str]) -> Source:
 
 def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Expr) -> Rows:
     """Describes the rows of a request, with at most `max_rows` of each unit."""
-    policy, lookup, types = source.policy, unit_lookup(source), column_types(source)
+    policy, types = source.policy, column_types(source)
     unit_bound = max_rows if policy.unit.column is not None else source.multiplicity
     if source.found > MOST_FOUND or source.leaves > MOST_BRANCHES:
         raise refusal(
@@ -324,12 +295,12 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         content_sql=tuple(sorted(_content(source))),
         public_digests=tuple((table, facts.public_digest(table)) for table in public),
         reads=source.reads,
-        lookup=lookup,
         shapes=tuple((table, facts.columns(table), facts.has_collations(table)) for table in tables),
         source=_without_numbers(
-            source_of(source, parents=lookup is None),
+            source_of(source),
             frozenset(table.sql for table in tables if not facts.numbers_rows(table)),
         ),
-        unit_type=unit_type(source),
         parts=tuple(column.type_name for column in _chosen_unit(source)[0].together),
+        unit=unit_of(source),
+        columns=row_columns(source),
     )

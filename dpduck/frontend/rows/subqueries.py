@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.facts import Column, PublicFacts
 from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 _VALUE = "dpduck_value"
 _SELECTED = {"expressions", "from_", "where"}

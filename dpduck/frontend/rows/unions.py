@@ -9,17 +9,18 @@ from sqlglot import exp
 
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.facts import Clamp, Column, Policy
-from dpduck.frontend.rows.parts import Branch, Union
 from dpduck.frontend.rows.relation import PrivateRelation, Reading, comparable
 from dpduck.frontend.rows.scope import Relation, Scope, base_column
-from dpduck.frontend.rows.sql import column_types, from_sql, source_of, stored_sql, unit_sql
+from dpduck.frontend.rows.sql import column_types, from_sql, row_columns, source_of, stored_sql, unit_of, unit_sql
 from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.expressions import Expression, Literal
+from dpduck.kernel.relations import UNIT_COLUMN, Branch, Union
 from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.errors import InternalError
 from dpduck.values.privacy import PrivacyUnit
+from dpduck.values.quoting import fold, quote_identifier
 
-UNION_UNIT = "dpduck_unit"
 LONGEST_TEXTS = 512
 """Bytes of the constant texts of one SELECT of a UNION ALL."""
 
@@ -35,15 +36,15 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
     columns = _columns(branches, nodes)
     unit_type = _unit_type(branches, query)
     alias, first = f"r{next(reading.private)}", branches[0]
-    unit = PrivacyUnit(first.policy.unit.key, UNION_UNIT, sum(branch.usual_rows for branch in branches))
+    unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, sum(branch.usual_rows for branch in branches))
     reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
     relation = PrivateRelation(
         alias,
         first.table,
         "(" + " UNION ALL ".join(_branch_sql(branch, columns) for branch in branches) + ")",
         _policy(branches, columns, unit),
-        (*columns, Column(UNION_UNIT, unit_type)),
-        UNION_UNIT,
+        (*columns, Column(UNIT_COLUMN, unit_type)),
+        UNIT_COLUMN,
         unit_type,
         _links(branches, columns),
         tuple(column.name for column in columns),
@@ -98,7 +99,7 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
         if [column.type_name for column in found] != [column.type_name for column in columns]:
             raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
     names = [fold(column.name) for column in columns]
-    if len(set(names)) < len(names) or UNION_UNIT in names:
+    if len(set(names)) < len(names) or UNIT_COLUMN in names:
         raise refusal(nodes[0], "two columns of UNION ALL have one name", "a name for each column")
     return tuple(columns)
 
@@ -126,16 +127,20 @@ def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
     ]
     types = column_types(branch)
     where = " AND ".join(sorted({f"({safe_sql(condition, types)})" for condition in branch.filters}))
-    sql = f"SELECT {', '.join((*listed, f'{unit_sql(branch)} AS {UNION_UNIT}'))} FROM {from_sql(branch)}"
+    sql = f"SELECT {', '.join((*listed, f'{unit_sql(branch)} AS {UNIT_COLUMN}'))} FROM {from_sql(branch)}"
     return f"{sql} WHERE {where}" if where else sql
 
 
 def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
-    outputs = [
-        (stored_sql(expression.unnest()), quote_identifier(column.name))
-        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
-    ]
-    return Branch(source_of(branch, filtered=True), (*outputs, (str(unit_sql(branch)), UNION_UNIT)))
+    known, unit, outputs = row_columns(branch), unit_of(branch), list[tuple[Expression, str]]()
+    for (_, expression), column in zip(_outputs(branch), columns, strict=True):
+        node = expression.unnest()
+        text = isinstance(node, exp.Literal) and node.is_string
+        output = Literal("text", node.name) if text else known[stored_sql(node)]
+        outputs.append((output, quote_identifier(column.name)))
+    if unit is None:
+        raise InternalError("a UNION ALL of rows that are units")
+    return Branch(source_of(branch, filtered=True), unit, tuple(outputs))
 
 
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:

@@ -18,9 +18,9 @@ from dpduck.frontend.select.private_keys import COUNTED, ONE_PER_GROUP, SELECTED
 from dpduck.frontend.select.request import OPEN_STEPS, TREE, Aggregate, Key, Operand, Treatment
 from dpduck.frontend.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
 from dpduck.frontend.text.dialect import BOUNDS
-from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal, word_of
 from dpduck.values.domain import RangeDomain, ValueDomain
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 PER_ROW, PER_GROUP = "contribution_bounds_per_row", "contribution_bounds_per_group"

@@ -52,11 +52,11 @@ from dpduck.frontend.select.together import with_counts_together
 from dpduck.frontend.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.text.dialect import DifferentialPrivacy
-from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.options import Option
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 MAX_RELEASED_CELLS = 50_000_000

@@ -27,13 +27,13 @@ from dpduck.frontend.text.names import (
     PRICE_RHO,
     RELEASED,
     answer_column,
-    fold,
     high_column,
     low_column,
     margin_column,
     stderr_column,
 )
 from dpduck.frontend.text.positions import refusal
+from dpduck.values.quoting import fold
 
 _WINDOW_FUNCTIONS = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue,

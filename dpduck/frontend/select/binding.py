@@ -18,10 +18,11 @@ from dpduck.frontend.select.aggregates import AggregateReader
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.select.value_ranges import literal
 from dpduck.frontend.text.dialect import exact_number
-from dpduck.frontend.text.names import TableName, quote_text
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_text
 from dpduck.values.sqltypes import sql_type
 
 

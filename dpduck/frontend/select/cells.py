@@ -16,8 +16,9 @@ from dpduck.frontend.select.answers import AnswerReader, has_aggregate
 from dpduck.frontend.select.outer import SelectItem
 from dpduck.frontend.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Aggregate, Key, Request, Summary
 from dpduck.frontend.statements.kinds import AskStatement
-from dpduck.frontend.text.names import RELEASED, answer_column, fold, raw_column, stderr_column, variance_column
+from dpduck.frontend.text.names import RELEASED, answer_column, raw_column, stderr_column, variance_column
 from dpduck.frontend.text.positions import refusal
+from dpduck.values.quoting import fold
 
 
 def summarised(request: Request, summary: Summary, expect_rows: int | None, place: exp.Expr) -> Request:

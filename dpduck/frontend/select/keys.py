@@ -21,10 +21,11 @@ from dpduck.frontend.rows.tree import RowSource
 from dpduck.frontend.select.private_keys import SELECTING, selected_key
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.select.value_ranges import misplaces, probed
-from dpduck.frontend.text.names import fold, is_reserved
+from dpduck.frontend.text.names import is_reserved
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain, tells_values_apart
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 MAX_GROUPING_SETS = 200_000

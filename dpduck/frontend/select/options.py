@@ -25,13 +25,13 @@ from dpduck.frontend.select.request import (
     Treatment,
     read_summary,
 )
-from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, Value, read_given
 from dpduck.frontend.text.positions import OPTIONS as OLDER_OPTIONS
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.accounting import rho_of, rho_of_pure
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import fold, quote_text
 
 LARGEST_EPSILON = Fraction(100)
 PRIVATE = "private"

@@ -33,15 +33,12 @@ from dpduck.frontend.text.names import (
     RELEASED,
     TOTAL,
     TableName,
-    fold,
     high_column,
     low_column,
-    plain_name,
-    quote_identifier,
-    quote_text,
     stderr_column,
 )
 from dpduck.frontend.text.positions import refusal
+from dpduck.values.quoting import fold, plain_name, quote_identifier, quote_text
 
 
 @dataclass(frozen=True)

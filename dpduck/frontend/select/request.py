@@ -13,10 +13,11 @@ from functools import cached_property
 from math import prod
 
 from dpduck.frontend.rows.facts import Rows, SourceColumn
-from dpduck.frontend.text.names import TableName, quote_identifier
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import Given, Option, Value
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 AUTO, TREE, CHOICE = "auto", "tree", "choice"
@@ -444,7 +445,9 @@ class Price:
     least_rho: Fraction
 
 
-_ASIDE = ("lookup", "shapes", "source", "unit_type", "parts", "cell_key", "least_rho", "together")
+_ASIDE = (
+    "shapes", "source", "parts", "cell_key", "unit", "columns", "least_rho", "together",
+)  # fmt: skip
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 
 

@@ -21,9 +21,10 @@ from dpduck.frontend.statements.kinds import (
     UnitClause,
 )
 from dpduck.frontend.text.dialect import TokenReader
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.values.errors import Position
 from dpduck.values.periods import WORDS
+from dpduck.values.quoting import fold
 
 MOST_TOGETHER = 8
 """Columns that may hold a privacy unit together."""

@@ -20,9 +20,10 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
-from dpduck.frontend.text.names import HOLE, TableName, quote_text
+from dpduck.frontend.text.names import HOLE, TableName
 from dpduck.frontend.text.words import position_in
 from dpduck.values.errors import Position, Refusal
+from dpduck.values.quoting import quote_text
 
 MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
 BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its arguments contribution_bounds_per_row and .._per_group

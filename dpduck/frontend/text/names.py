@@ -1,75 +1,12 @@
-"""Names tables and released columns, and quotes identifiers and texts into SQL: the one place that does."""
+"""Names tables and released columns, and tells which names DuckDB reserves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpduck.values.errors import Refusal
-
-_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-
-
-def quote_identifier(name: str) -> str:
-    """Returns the name as a quoted SQL identifier.
-
-    >>> quote_identifier('a"b')
-    '"a""b"'
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
-def plain_name(name: str) -> str:
-    """Returns the name as it can be typed: quoted only where it must be.
-
-    >>> plain_name("ward"), plain_name("date of birth")
-    ('ward', '"date of birth"')
-    """
-    return name if _PLAIN.fullmatch(name) else quote_identifier(name)
-
-
-def quote_text(text: str) -> str:
-    """Returns the text as an SQL string literal.
-
-    >>> quote_text("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
-
-
-def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
-    """Returns a list of values in SQL, and the parameters of its marks: texts, whole numbers and NULL are literals.
-
-    A parameter costs 0.1 ms where pandas is not installed, which DuckDB then looks for. DuckDB reads no statement with
-    a NUL character to its end.
-
-    >>> written_values([7, "it's", None, 0.5])
-    ("7, 'it''s', NULL, ?", [0.5])
-    """
-    marks, parameters = list[str](), list[object]()
-    for value in values:
-        if value is None:
-            marks.append("NULL")
-        elif type(value) is int:
-            marks.append(str(value))
-        elif isinstance(value, str) and "\0" not in value:
-            marks.append(quote_text(value))
-        else:
-            marks.append("?")
-            parameters.append(value)
-    return ", ".join(marks), parameters
-
-
-def fold(name: str) -> str:
-    """Returns the name as DuckDB compares names: capitals of ASCII alone are folded.
-
-    >>> fold("Visits"), fold("\u212a") == "k"
-    ('visits', False)
-    """
-    if name.isascii():
-        return name.lower()
-    return "".join(character.lower() if character.isascii() else character for character in name)
+from dpduck.values.quoting import quote_identifier
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dpduck.database.tables import rows_sql
 from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.statements.parse import parse_expression
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, fold, quote_identifier
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.frontend.text.words import meant_or
 from dpduck.planning.recovery.curved import (
     Covariances,
@@ -38,6 +38,7 @@ from dpduck.planning.recovery.intervals import ErrorLaw, SumMargin, margin, sum_
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_identifier
 
 Weights = dict[tuple[int, ...], FloatArray]
 MOST_LISTED = 8

@@ -24,6 +24,7 @@ from dpduck.database.measured import (
     measured_to_bytes,
     rows_digest,
 )
+from dpduck.frontend.rows.compiled import value_of, written
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.conditions import is_partial
 from dpduck.frontend.select.request import Request, Together
@@ -39,7 +40,7 @@ from dpduck.mechanisms.cubes.plan import (
     tree_buckets,
 )
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
-from dpduck.mechanisms.jobs import counting_job
+from dpduck.mechanisms.jobs import counting_job, key_column
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
@@ -227,7 +228,7 @@ def scans_of(found: CubePlan) -> list[MeasureScan]:
 
 def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJob:
     """Describes a count by the request's keys and by one more column, which comes last."""
-    job = counting_job(request, (Contribution(condition),))
+    job = counting_job(request, (Contribution(written(condition)),))
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
     return replace(job, keys=(*job.keys, key), attributes=(*job.attributes, last))
@@ -235,11 +236,11 @@ def _with_column(request: Request, key: KeyColumn, condition: str) -> CountingJo
 
 def _with_kinds(request: Request, kinds: Together) -> CountingJob:
     """Describes a count by the request's keys and by the kinds of rows, which come last."""
-    job, sources = counting_job(request, (Contribution(""),)), sources_with(request.question.sources, kinds)
+    job, sources = counting_job(request, (Contribution(),)), sources_with(request.question.sources, kinds)
     places = tuple(sources.index(column) for column in kinds.columns)
     shape = [sources[place].domain.size for place in places]
     last = Attribute(places, np.array(kinds.codes, np.int64).reshape(shape), kinds.kinds)
-    keys = tuple(KeyColumn(source.sql, source.domain) for source in sources)
+    keys = tuple(key_column(source, request.rows) for source in sources)
     return replace(job, keys=keys, attributes=(*job.attributes, last))
 
 
@@ -252,13 +253,13 @@ def _last_key(found: CubePlan, measured: MeasurePlan) -> KeyColumn:
     """Returns values that are counted once each, or buckets, the outermost with what is outside the bounds."""
     measure = measured.measure
     if measure.distinct is not None:
-        return KeyColumn(measure.distinct.sql, measure.distinct.domain)
+        return key_column(measure.distinct, found.request.rows)
     if measure.operand is None:
         raise InternalError("a tree over nothing")
     buckets = tree_buckets(found.request.question, measure)
     edges = tuple(repr(float(edge)) for edge in buckets.edges)
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
-    return KeyColumn(measure.operand.sql, domain)
+    return KeyColumn(value_of(measure.operand.sql, found.request.rows.columns), domain)
 
 
 # What is kept of the measurements themselves, so that later questions can be answered from them.

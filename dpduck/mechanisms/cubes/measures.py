@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.database.catalog import Catalog
+from dpduck.frontend.rows.compiled import written
 from dpduck.frontend.rows.facts import SourceColumn
 from dpduck.frontend.select.analyse import Analysis
 from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Question, Together
@@ -499,11 +500,11 @@ def contribution_of(measure: Measure) -> Contribution:
     """Returns what every row adds to the tables of a measure."""
     operand = measure.operand
     if operand is None or measure.form == "count":
-        return Contribution(measure.condition, norm=measure.squared_norm)
+        return Contribution(written(measure.condition), norm=measure.squared_norm)
     return Contribution(
-        measure.condition,
+        written(measure.condition),
         measure.form,
-        operand.sql,
+        written(operand.sql),
         operand.low,
         operand.high,
         measure.steps,

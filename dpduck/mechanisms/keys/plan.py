@@ -17,6 +17,7 @@ import scipy
 
 from dpduck.database.sandbox import sandbox
 from dpduck.database.tables import EXPLAINED, Value, rows_sql
+from dpduck.frontend.rows.compiled import text_of, written
 from dpduck.frontend.select.private_keys import FURTHER, counts_units
 from dpduck.frontend.select.request import KeySelection, Request
 from dpduck.frontend.text.names import (
@@ -352,10 +353,10 @@ def bounds_of_request(request: Request) -> GroupBounds:
 def keyed_job(request: Request, measured: KeyMeasures | None = None) -> KeyedJob:
     """Describes the job that trusted code counts."""
     selection = _selection(request)
-    counts = [Contribution(aggregate.condition) for aggregate in request.question.aggregates]
+    counts = [Contribution(written(aggregate.condition)) for aggregate in request.question.aggregates]
     return KeyedJob(
         rows=counting_job(request, counts if measured is None else list(map(contribution_of, measured.measures))),
-        texts=tuple(key.row_sql for key in request.question.keys if key.row_sql),
+        texts=tuple(text_of(key.row_sql, request.rows.columns) for key in request.question.keys if key.row_sql),
         groups=selection.groups if request.rows.unit_sql is not None else request.rows.unit_bound,
     )
 

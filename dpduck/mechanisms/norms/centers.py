@@ -13,6 +13,8 @@ from math import log2
 
 import numpy as np
 
+from dpduck.frontend.rows.compiled import condition_of, value_of
+from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.request import Operand
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.planning.ranges.buckets import MOST_CHOICES, WITHOUT_ENDS, Buckets, bucket_choices, buckets_for
@@ -39,7 +41,7 @@ class CenterSearch:
     ask: Ask[IntegerArray]
 
 
-def center_search(measure: Measure, job: CountingJob, price: Fraction) -> CenterSearch:
+def center_search(measure: Measure, job: CountingJob, price: Fraction, rows: Rows) -> CenterSearch:
     """Returns the choice of a measure's centre at this price in rho. job: of its rows."""
     operand = measure.operand
     if operand is None:
@@ -49,11 +51,11 @@ def center_search(measure: Measure, job: CountingJob, price: Fraction) -> Center
     domain = RangeDomain("DOUBLE", edges[:-1], edges[-1], repr(float(buckets.width)), "", 1, with_edges=True)
     one = replace(
         job,
-        filters=(*job.filters, *((measure.condition,) if measure.condition else ())),
+        filters=(*job.filters, *((condition_of(measure.condition, rows.columns),) if measure.condition else ())),
         max_rows=1,
-        keys=(KeyColumn(_logarithm_sql(operand) if operand.is_open else operand.sql, domain),),
+        keys=(KeyColumn(value_of(_logarithm_sql(operand) if operand.is_open else operand.sql, rows.columns), domain),),
         attributes=(Attribute((0,), np.arange(buckets.count, dtype=np.int64), buckets.count),),
-        aggregates=(Contribution(""),),
+        aggregates=(Contribution(),),
         cell_key=(),  # of the cells of other keys
         beside=(),
     )

@@ -131,7 +131,7 @@ def statement_check(question: object) -> StatementCheck:
     most = replace(request.question.treatment, norm=Fraction(request.rows.max_rows))
     measures = weighed_measures(asked.aggregates, most)
     bare = [replace(contribution_of(one), norm=0) for one in measures.measures]
-    found = StatementCheck(request, measures, counting_job(request, [Contribution(""), *bare]), given.norm)
+    found = StatementCheck(request, measures, counting_job(request, [Contribution(), *bare]), given.norm)
     if found.weighs:
         _errors(found, replace(most, strategy="auto"), [0.0] * len(asked.aggregates))  # refuses keys that merge values
     return found
@@ -162,7 +162,7 @@ def _read(check: StatementCheck, facts_of: FactsOf) -> Facts:
     every = facts_of(replace(check.job, max_rows=EVERY_ROW))
     largest = float(every.added[0].max(initial=0))
     kept = every if largest <= most else facts_of(replace(check.job, max_rows=most))
-    plain = all(one == Contribution("") for one in check.job.aggregates)
+    plain = all(one == Contribution() for one in check.job.aggregates)
     by_rows = []
     for bound in map(int, bounds(Fraction(1), largest, Fraction(most))):
         if bound == most or bound >= largest:

@@ -26,6 +26,7 @@ from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measured_plan, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
 from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
+from dpduck.mechanisms.jobs import resolved
 from dpduck.mechanisms.mechanism import Columns
 from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
@@ -165,8 +166,8 @@ def propose_norms(request: Request) -> NormProposal:
         for one in shape.measures:
             noisy_queries(measured_plan(one.plan))
     (scan,) = scans_of(shape)
-    bare = [replace(contribution_of(one.measure), norm=0) for one in shape.measures]
-    job, amount = replace(scan.job, aggregates=tuple(bare), beside=tuple(bare)), amount_of(request)
+    bare = resolved([replace(contribution_of(one.measure), norm=0) for one in shape.measures], request.rows)
+    job, amount = replace(scan.job, aggregates=bare, beside=bare), amount_of(request)
     treatment, every, averaged = request.question.treatment, range(len(shape.measures)), averaged_measures(shape)
     rest = sum((one.measure.share for one in shape.measures), Fraction(0)) * amount
     prices = [
@@ -181,7 +182,7 @@ def propose_norms(request: Request) -> NormProposal:
         _family(job, rest),
         {place: _total(shape, place, job, prices[place]) for place in every if treatment.total and place in added},
         {place: _sum(place, job, prices[place]) for place in every if treatment.left_out and place in added},
-        centers=tuple(center_search(one, job, amount * CENTERS / len(averaged)) for one in averaged),
+        centers=tuple(center_search(one, job, amount * CENTERS / len(averaged), request.rows) for one in averaged),
     )
 
 

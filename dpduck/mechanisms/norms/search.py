@@ -11,6 +11,7 @@ from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, measured_plan, recovered
 from dpduck.mechanisms.cubes.recover import answers_of, covariances_text, error_laws, wholes
+from dpduck.mechanisms.jobs import resolved
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.norms.centers import center_found
 from dpduck.mechanisms.norms.plan import Found, NoisySum, NormProposal, Search, TotalAsks, at_norms
@@ -34,11 +35,12 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
     """Returns the norms that were found, and the tables at them."""
     centers = {one.operand: center_found(one, door) for one in proposal.centers}
     about = at_norms(proposal.request, centers=centers)
-    beside = tuple(replace(contribution_of(one.measure), norm=0) for one in about.measures)
+    rows = proposal.request.rows
+    beside = resolved([replace(contribution_of(one.measure), norm=0) for one in about.measures], rows)
     measured = zip(proposal.searches, about.measures, strict=False)
     searches = [_about(search, one.measure, beside) for search, one in measured]
     plan = at_norms(proposal.request, tuple(1 << found_level(search, door) for search in searches), centers)
-    job = replace(proposal.job, aggregates=tuple(contribution_of(one.measure) for one in plan.measures))
+    job = replace(proposal.job, aggregates=resolved([contribution_of(one.measure) for one in plan.measures], rows))
     tables = []
     for number, one in enumerate(plan.measures):
         scan = scan_of(one, job, number)

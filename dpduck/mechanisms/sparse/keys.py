@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpduck.frontend.rows.parts import text_sql
+from dpduck.kernel.keys import FOLDS
+from dpduck.kernel.keys import canonical_sql as canonical_text
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
-
-_FOLDS = {"nocase": "lower", "noaccent": "strip_accents"}
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,11 @@ class KeyPart:
     name: str
     type_name: str
     collation: str = ""
+
+    @property
+    def folds(self) -> tuple[str, ...]:
+        """Returns the rules of its collation."""
+        return tuple(rule for rule in self.collation.lower().split(".") if rule)
 
 
 def require_type(name: str, type_name: str) -> None:
@@ -34,7 +38,7 @@ def require_type(name: str, type_name: str) -> None:
 
 def require_collation(name: str, collation: str) -> None:
     """Refuses collations whose classes of equal texts have no function that names them."""
-    unknown = [rule for rule in collation.lower().split(".") if rule and rule not in _FOLDS]
+    unknown = [rule for rule in collation.lower().split(".") if rule and rule not in FOLDS]
     if unknown:
         raise Refusal(
             f"the column {name!r} compares texts by the collation {collation!r}",
@@ -43,19 +47,6 @@ def require_collation(name: str, collation: str) -> None:
 
 
 def canonical_sql(values: Sequence[str], parts: Sequence[KeyPart]) -> str:
-    """Returns SQL of a key's canonical text, from SQL of its values in the columns' own types; NULL where a value is
-    NULL.
-
-    One column: its text. Several: netstrings, length in bytes, colon, text, joined by commas; so no two keys share one.
-    """
-    texts = [_text(value, part) for value, part in zip(values, parts, strict=True)]
-    if len(texts) == 1:
-        return texts[0]
-    return " || ',' || ".join(f"strlen({text}) || ':' || {text}" for text in texts)
-
-
-def _text(value: str, part: KeyPart) -> str:
-    text = value if part.type_name == "VARCHAR" else text_sql(value, part.type_name)
-    for rule in part.collation.lower().split("."):
-        text = f"{_FOLDS[rule]}({text})" if rule else text
-    return f"({text})"
+    """Returns SQL of a key's canonical text, from SQL of its values in the columns' own types."""
+    listed = zip(values, parts, strict=True)
+    return canonical_text([(value, part.type_name, part.folds) for value, part in listed])

@@ -129,7 +129,10 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
 
 def key_scan(sparse: SparseRequest) -> Scan:
     """Returns the rows by key, and what one unit adds to them."""
-    return Scan(KeyJob(counting_job(sparse.request, ()), sparse.key_sql), sparse.request.rows.unit_bound)
+    return Scan(
+        KeyJob(counting_job(sparse.request, ()), sparse.key),
+        sparse.request.rows.unit_bound,
+    )
 
 
 ProjectionProposal = OneAsk[ProjectionPlan, Projected]

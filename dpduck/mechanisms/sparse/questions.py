@@ -23,12 +23,13 @@ from dpduck.frontend.rows.functions import check_row_local
 from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.frontend.statements.parse import parse_expression, parse_select
 from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.positions import position_of, refusal
 from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql
 from dpduck.trusted.ask import UNITS
 from dpduck.trusted.private.key_counts import KeyDigests
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 MOST_KEYS = 5_000_000
 _OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18446744073709551615 AS UBIGINT) AS low"

@@ -16,11 +16,13 @@ from dpduck.frontend.rows.scope import resolve
 from dpduck.frontend.select.analyse import counted
 from dpduck.frontend.select.request import Request
 from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
 from dpduck.frontend.text.positions import refusal
-from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql, require_type
+from dpduck.kernel.keys import KeyColumn, KeyText
+from dpduck.mechanisms.sparse.keys import KeyPart, require_type
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 MOST_PARTS = 64
 _MILLION, _MANY = Fraction(10**6), Fraction(10**12)
@@ -74,9 +76,10 @@ class SparseRequest:
     table: TableName
 
     @property
-    def key_sql(self) -> str:
-        """Returns canonical text of a row's key; NULL where a part is NULL, and then the row is dropped."""
-        return canonical_sql([key.sql for key in self.keys], self.keys)
+    def key(self) -> KeyText:
+        """Returns the canonical text of a row's key; NULL where a part is NULL, and then the row is dropped."""
+        columns = self.request.rows.columns
+        return KeyText(tuple(KeyColumn(columns[part.sql], part.folds) for part in self.keys))
 
     def digest(self) -> str:
         """Returns equal values for statements that ask for the same; a session is its name's own."""

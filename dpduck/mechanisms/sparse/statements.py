@@ -30,7 +30,7 @@ from dpduck.frontend.statements.kinds import (
     DropSparse,
 )
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import TableName, fold
+from dpduck.frontend.text.names import TableName
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
@@ -47,6 +47,7 @@ from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.histograms import LazyHistogram
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
+from dpduck.values.quoting import fold
 
 # Answers of histograms and sessions as tables.
 

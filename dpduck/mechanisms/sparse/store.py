@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from dpduck.database.cursors import OpenCursor
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.mechanisms.sparse.keys import KeyPart
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
 
 LOW = (1 << 64) - 1
 

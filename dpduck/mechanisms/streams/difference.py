@@ -19,7 +19,6 @@ from dpduck.frontend.rows.expressions import sql_of
 from dpduck.frontend.select.outer import default_name
 from dpduck.frontend.statements.kinds import AskStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.streams.store import Named, StreamStore, closings
 from dpduck.mechanisms.streams.strategies import StreamPlan, Told, plan_from_facts
@@ -29,6 +28,7 @@ from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.law import NoiseKind
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 ERROR = "_stderr"
 JOIN = "a join: a.n - b.n, sqrt(a.n_stderr ^ 2 + b.n_stderr ^ 2)"

@@ -12,13 +12,14 @@ from fractions import Fraction
 from sqlglot import exp, parse_one
 
 from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.parts import Stored
 from dpduck.frontend.select.analyse import Analysis, analyse
 from dpduck.frontend.select.request import Aggregate, Key, Question, Request
 from dpduck.frontend.statements.kinds import AskStatement, CreateStream
 from dpduck.frontend.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
 from dpduck.frontend.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, read_given
 from dpduck.frontend.text.positions import refusal
+from dpduck.kernel.relations import Stored
+from dpduck.kernel.units import unit_type
 from dpduck.planning.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
@@ -87,7 +88,7 @@ class StreamRequest:
         # those of parts of other types, but for whole numbers, and texts, which are written in other SQL
         parts = map(sql_type, rows.parts)
         kinds = ["" if part.is_text or part.is_whole else part.word for part in parts]
-        own += [rows.unit_type, *(kinds if any(kinds) else ())]
+        own += [unit_type(rows.unit), *(kinds if any(kinds) else ())]
         text = json.dumps([replace(self.request, rows=bare).digest(), *own])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -154,10 +155,11 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             place, "a stream does not follow rows of a unit that are joined each with each, nor RIGHT and FULL JOIN",
             "JOIN or LEFT JOIN by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN, ANTI JOIN",
         )  # fmt: skip
-    held = rows.unit_sql is None or sql_type(rows.unit_type).is_unit_part
+    held = rows.unit_sql is None or sql_type(unit_type(rows.unit)).is_unit_part
     if not held or any(collated for _, _, collated in rows.shapes):
         raise refusal(
-            place, f"units of type {sql_type(rows.unit_type).word}, or of a table with a COLLATION, in a stream",
+            place,
+            f"units of type {sql_type(unit_type(rows.unit)).word}, or of a table with a COLLATION, in a stream",
             f"a unit of {', '.join(name for name in NAMES if sql_type(name).is_unit_part)}, without COLLATE",
         )  # fmt: skip
 
@@ -214,8 +216,8 @@ def _time_axis(request: Request, place: exp.Expr) -> tuple[int, RangeDomain]:
         )  # fmt: skip
     axis, domain = found[0]
     column = request.question.sources[request.question.keys[axis].sources[0]].sql
-    types = {} if request.rows.source is None else dict(request.rows.source.types)
-    stored = types.get(column, "")
+    known = request.rows.columns.get(column)
+    stored = "" if known is None else known.type_name
     if not sql_type(stored).is_moment:
         raise refusal(
             place, f"the column of a stream's periods is {sql_type(stored).word or 'gone'}, and no longer a date",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpduck.database.sandbox import Sandbox
 from dpduck.frontend.select.request import Aggregate
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier, stderr_column
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.cubes.measures import Use
 from dpduck.mechanisms.cubes.plan import CubePlan
 from dpduck.mechanisms.cubes.recover import curved, weighted
@@ -29,6 +29,7 @@ from dpduck.planning.recovery.recover import recover
 from dpduck.planning.time_axis import TimeQuestion
 from dpduck.trusted.operators import IdentityFactor
 from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.quoting import quote_identifier
 
 SHOWN_LEVEL = LEVELS.index(Fraction(95, 100))
 """Intervals that are published are those of 95 %."""

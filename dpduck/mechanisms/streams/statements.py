@@ -24,7 +24,7 @@ from dpduck.frontend.rows.facts import Rows
 from dpduck.frontend.select.private_keys import ONE_PER_GROUP
 from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
 from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import fold
+from dpduck.kernel.units import unit_type
 from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms, priced
@@ -53,6 +53,7 @@ from dpduck.trusted.private.streams import refreshed, require_stream
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.column_notes import ANSWER, STDERR
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
+from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
 LISTED = (
@@ -338,6 +339,6 @@ def shape_of(stream: StreamRequest, plan: StreamPlan, named: Named) -> StreamSha
     """Returns what the stream's file holds, and whose it is."""
     identity = f"{named.nonce} {named.digest} {named.entry} {named.name}"
     rows, cube = stream.request.rows, cube_of(stream, plan)
-    held = "BIGINT" if rows.unit_sql is None else sql_type(rows.unit_type).kept_unit
+    held = "BIGINT" if rows.unit_sql is None else sql_type(unit_type(rows.unit)).kept_unit
     tables = sum(one.measure.tables for one in cube.measures)
     return StreamShape(identity, held, len(stream.request.question.keys), tables)

@@ -16,7 +16,6 @@ import pyarrow as pa
 from dpduck.database.cursors import OpenCursor
 from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease
 from dpduck.database.twin_files import TwinFiles
-from dpduck.frontend.text.names import quote_identifier, quote_text, written_values
 from dpduck.mechanisms.certificate import versions_text
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.table import Note
@@ -24,6 +23,7 @@ from dpduck.trusted.private.stream_state import Recorded, StreamShape, StreamSta
 from dpduck.trusted.rows import reader
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
+from dpduck.values.quoting import quote_identifier, quote_text, written_values
 
 REFRESHED = "stream refresh"
 ADOPTED = "adopted an older copy"

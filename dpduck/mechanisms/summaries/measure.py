@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
 from dpduck.database.sandbox import sandbox
+from dpduck.frontend.rows.compiled import written
 from dpduck.frontend.select.request import Request, Summary
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
@@ -83,9 +84,9 @@ def contribution_of(request: Request) -> Contribution:
     (aggregate,) = request.question.aggregates
     operand = aggregate.operand
     if operand is None:
-        return Contribution(aggregate.condition)
+        return Contribution(written(aggregate.condition))
     steps = int((operand.high - operand.low) / operand.step)
-    return Contribution(aggregate.condition, "sum", operand.sql, operand.low, operand.high, steps)
+    return Contribution(written(aggregate.condition), "sum", written(operand.sql), operand.low, operand.high, steps)
 
 
 def unit_bound(request: Request) -> int:

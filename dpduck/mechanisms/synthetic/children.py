@@ -22,7 +22,6 @@ from dpduck.database.sandbox import sandbox
 from dpduck.frontend.select.impossible_cells import ImpossibleCells
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
-from dpduck.frontend.text.names import fold, quote_text
 from dpduck.frontend.text.words import meant_or
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional, kept_zeros, uniform, zero_tables
@@ -32,6 +31,7 @@ from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_text
 
 MOST_ENTRIES = 1 << 22
 """Of the tables of all cliques, one for each combination of values that parents have, at a time."""

@@ -69,7 +69,7 @@ class SyntheticProposal:
 def propose_synthetic(question: SyntheticRequest) -> SyntheticProposal:
     """Returns the plan of a synthetic table."""
     fits = fits_of(question)
-    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(""),)), question.base.rows.unit_bound)
+    chosen, scan = fits[0], Scan(counting_job(question.base, (Contribution(),)), question.base.rows.unit_bound)
     if chosen.pool is not None and chosen.schedule is not None:
         return SyntheticProposal(question, fits, MwemAsks(chosen.pool, chosen.schedule, scan, chosen.by_total), ())
     queries = [] if chosen.plan is None else noisy_queries(chosen.plan)

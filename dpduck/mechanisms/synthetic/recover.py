@@ -20,7 +20,7 @@ from dpduck.database.tables import EXPLAINED, Value, rows_sql
 from dpduck.database.views import PrivateViews
 from dpduck.frontend.select.request import Key, Request
 from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, quote_identifier
+from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.prices import priced_entry
 from dpduck.mechanisms.release import Steps
@@ -35,6 +35,7 @@ from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observed_second
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy, words64
 from dpduck.values.errors import InternalError, Interrupted, Refusal
+from dpduck.values.quoting import quote_identifier
 
 WEIGHTS = "_weights"
 LARGEST_SAMPLE = 10_000_000

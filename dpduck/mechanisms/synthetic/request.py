@@ -22,9 +22,9 @@ from dpduck.frontend.statements.synthetic import (
     WorkloadClause,
     split_options,
 )
-from dpduck.frontend.text.names import fold
 from dpduck.frontend.text.positions import refusal
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 MOST_FAMILIES = 20_000
 _CLAUSES = {"expressions", "from_", "joins", "where", "with_"}

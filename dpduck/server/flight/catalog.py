@@ -14,9 +14,9 @@ from importlib.metadata import version
 import duckdb
 import pyarrow as pa
 
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.server.flight.statements import Message, as_texts
 from dpduck.server.public_database import PublicDatabase
+from dpduck.values.quoting import quote_identifier
 
 CATALOG, SCHEMA, TABLE = "private", "main", "TABLE"
 _VIEWS = (

@@ -22,7 +22,6 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
-from dpduck.frontend.text.names import fold, quote_text
 from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, shape_of
 from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
@@ -31,6 +30,7 @@ from dpduck.server.runner_process import shown_sql
 from dpduck.server.syntax import is_ours
 from dpduck.values.column_notes import Nulls
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
+from dpduck.values.quoting import fold, quote_text
 from dpduck.values.sqltypes import sql_type
 
 MOST_COLUMNS = 60

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from dpduck.frontend.text.names import fold, quote_identifier
 from dpduck.publish.pictures import Shape
 from dpduck.publish.report import TableCaption, caption_of, single_numbers
 from dpduck.server.gate import owner_of
@@ -20,6 +19,7 @@ from dpduck.server.web.asking import Answer, Desk, view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 from dpduck.server.web.markup import Made, cut, element, in_order, pictures_of
 from dpduck.values.errors import DpduckError
+from dpduck.values.quoting import fold, quote_identifier
 
 MOST_THUMBNAILS, ROWS_OF_A_THUMBNAIL = 12, 400
 """Cards with a picture, and the rows of a view that one is made of."""

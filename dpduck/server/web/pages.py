@@ -19,7 +19,6 @@ from pathlib import Path
 import duckdb
 
 from dpduck.database.cursors import DEARER, NamedLocks
-from dpduck.frontend.text.names import fold, quote_identifier, quote_text
 from dpduck.publish.report import caption_of, single_numbers
 from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
@@ -68,6 +67,7 @@ from dpduck.server.web.markup import (
 from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
 from dpduck.server.web.rows import FILE_BYTES, FILES, file_of, file_sql, listed, wish_of
 from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
 """Seconds after which a session ends: in all, and unused."""

@@ -15,12 +15,12 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from dpduck.frontend.text.names import quote_identifier
 from dpduck.publish.pictures import Shape
 from dpduck.publish.report import cell_html, is_number_value, with_null_words
 from dpduck.server.web.asking import MOST_LETTERS, Answer
 from dpduck.server.web.markup import Made, element, hidden
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 OF_A_PIECE = 100

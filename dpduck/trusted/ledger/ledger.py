@@ -86,6 +86,11 @@ class Ledger:
         return cls(chain, secrets, no_step)
 
     @property
+    def store(self) -> str:
+        """Returns the name under which the store is attached."""
+        return self._chain.store
+
+    @property
     def bounding_key(self) -> bytes:
         """Returns the key of the order in which a unit's rows are kept."""
         return required(self.secrets, BOUNDING_KEY)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.frontend.text.names import quote_text, written_values
 from dpduck.trusted.ledger.budgets import LedgerState
 from dpduck.trusted.ledger.copies import Begun, Change, Found, OutsideCounters, Witness, latest
 from dpduck.trusted.ledger.entries import (
@@ -34,6 +33,7 @@ from dpduck.trusted.ledger.entries import (
 from dpduck.trusted.ledger.secrets import CHAIN_KEY, STORE_ID, Secrets, Steps, required
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.privacy import Budget, Charge
+from dpduck.values.quoting import quote_text, written_values
 
 ROOM = 2**20
 """Bytes that must be free where the store is before anything is recorded in it."""
@@ -58,6 +58,7 @@ class LedgerChain:
     ) -> None:
         """folder: of the store's files, None for a store in memory."""
         self.state = LedgerState()
+        self.store = table.store
         self._folder = folder
         self._table = table
         self._outside = OutsideCounters(secrets, witness)
@@ -252,7 +253,7 @@ class LedgerTable:
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
-        self._store = store
+        self.store = store
         quoted = store.replace('"', '""')
         self._schema = f'"{quoted}".dpduck'
 

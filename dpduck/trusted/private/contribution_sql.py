@@ -36,11 +36,12 @@ def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
     """Returns columns of the rows: what conditions and values are, by name."""
     columns: dict[str, str] = {}
     for number, aggregate in enumerate(aggregates):
-        condition, value_sql = aggregate.condition, aggregate.value_sql
-        if condition:
-            columns[flag(number)] = condition
-        if value_sql:
-            columns[value(number)] = f"CASE WHEN {condition} THEN {value_sql} END" if condition else value_sql
+        condition, found = aggregate.condition, aggregate.value
+        if condition is not None:
+            columns[flag(number)] = condition.sql
+        if found is not None:
+            written = found.sql
+            columns[value(number)] = written if condition is None else f"CASE WHEN {condition.sql} THEN {written} END"
     return columns
 
 
@@ -49,22 +50,22 @@ def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[
     columns = [
         f"{steps(aggregate, value(number))} AS {value(number)}"
         for number, aggregate in enumerate(aggregates)
-        if aggregate.value_sql
+        if aggregate.value is not None
     ]
-    columns += [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
+    columns += [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
     return f"SELECT {', '.join([*kept, *columns])} FROM ({rows_sql})" if columns else rows_sql
 
 
 def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
     """Bounds flags and steps: flags stay; steps lie between their bounds, and only where the condition holds."""
-    columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition]
+    columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
     for number, aggregate in enumerate(aggregates):
-        if aggregate.value_sql:
+        if aggregate.value is not None:
             low, high = bounds_of_steps(aggregate)
             inside, below = f"{value(number)} BETWEEN {low} AND {high}", f"{value(number)} < {low}"
             outside = f"CASE WHEN {below} THEN {low} WHEN {value(number)} > {high} THEN {high} END"
             cut = f"CASE WHEN {inside} THEN {value(number)} ELSE {outside} END"
-            cut = f"CASE WHEN {flag(number)} THEN {cut} END" if aggregate.condition else cut
+            cut = f"CASE WHEN {flag(number)} THEN {cut} END" if aggregate.condition is not None else cut
             columns.append(f"{cut} AS {value(number)}")
     return columns
 
@@ -119,7 +120,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
 def _clamped(aggregate: Contribution, number: int) -> str:
     """k of a unit in a cell, NULL where none of its rows contributes."""
     low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
-    if aggregate.value_sql:
+    if aggregate.value is not None:
         present, total = f"count({value(number)})", f"sum({value(number)})"
     else:
         present = total = _rows(aggregate, number)
@@ -130,7 +131,7 @@ def _clamped(aggregate: Contribution, number: int) -> str:
 
 
 def _rows(aggregate: Contribution, number: int) -> str:
-    return f"count(CASE WHEN {flag(number)} THEN 1 END)" if aggregate.condition else "count(*)"
+    return f"count(CASE WHEN {flag(number)} THEN 1 END)" if aggregate.condition is not None else "count(*)"
 
 
 def _square(number: int) -> str:

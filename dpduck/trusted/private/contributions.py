@@ -24,6 +24,7 @@ from fractions import Fraction
 from hashlib import blake2b
 from math import gcd, isqrt
 
+from dpduck.kernel.expressions import Expression
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -40,11 +41,10 @@ MOST_SQUARED_STEPS = 1 << 15  # squares of more would leave little room for rows
 class Contribution:
     """What every row adds; a plain Contribution(condition) counts the rows for which the condition is true.
 
-    condition: SQL, "" for every row. form: 'count', 'valued', 'sum', 'squares' or
-        'moments'.
-    value_sql: of a row, a DOUBLE, proven row-local and unable to raise; NULL, NaN and infinities do not contribute.
+    condition: None for every row. form: 'count', 'valued', 'sum', 'squares' or 'moments'.
+    value: of a row, a DOUBLE; NULL, NaN and infinities do not contribute.
     low, high, steps: the value's public bounds and K. degree, rest: of moments.
-    reach: how far from 0 the value is at most, where that is known. stepped: whether value_sql is of steps already.
+    reach: how far from 0 the value is at most, where that is known. stepped: whether the value is in steps already.
     per_group: '' for rows; 'sum' or 'average': a unit's rows in a cell are first made one, whose value is clamped.
     norm: a unit's largest squared L2 norm over all cells, 0 for any. A unit above it is weighed down
         (private/weighing.py), and all is counted in parts of 1/FULL.
@@ -52,9 +52,9 @@ class Contribution:
     shared: whether a unit has one weight for this and the next one.
     """
 
-    condition: str
+    condition: Expression | None = None
     form: str = "count"
-    value_sql: str = ""
+    value: Expression | None = None
     low: Fraction = Fraction(0)
     high: Fraction = Fraction(1)
     steps: int = 1
@@ -74,7 +74,7 @@ class Contribution:
         known = self.form in ("count", "valued", "sum", "squares", "moments")
         if not known or (self.form == "moments") != (self.degree in (1, 2)):
             raise InternalError("a contribution of no known form")
-        summed = self.form in ("sum", "squares") and self.value_sql
+        summed = self.form in ("sum", "squares") and self.value is not None
         if self.centre and not (summed and self.low <= self.centre <= self.high):
             raise InternalError("a centre of no sum of values")
         if self.per_group and (self.rest or self.form in ("count", "squares") or self.low % self.step != 0):
@@ -154,7 +154,7 @@ class Contribution:
         if not self.per_group:
             return rows * self.bound
         by_group = min(rows, cells) * self.bound
-        counts = not self.value_sql and self.form == "sum" and self.unit == 1 and self.low <= 0 <= self.high
+        counts = self.value is None and self.form == "sum" and self.unit == 1 and self.low <= 0 <= self.high
         return min(by_group, rows) if counts else by_group
 
     def tables_of(

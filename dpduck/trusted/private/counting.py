@@ -14,7 +14,11 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.frontend.rows.parts import ROWS
+from dpduck.kernel.arithmetic import Double
+from dpduck.kernel.expressions import Column as StoredColumn
+from dpduck.kernel.expressions import Expression, Own
+from dpduck.kernel.relations import Grouped, Source
+from dpduck.kernel.units import ROWS
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.trusted.private.contributions import KEY, Contribution, Crowds, key_integer
@@ -24,7 +28,6 @@ from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.private.weighing import light_rows
 from dpduck.trusted.rows import binning, reader
 from dpduck.trusted.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
-from dpduck.trusted.rows.plain import plain_number
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
@@ -80,7 +83,7 @@ def count_exactly(
 def rows_parameters(reading: Reading, bounding_key: bytes) -> dict[str, object]:
     """Returns the parameters of a job's rows: labels, edges, and the key of a unit's order."""
     parameters: dict[str, object] = dict(reading.parameters)
-    if reading.job.unit_sql is not None and reading.job.prepared is None:
+    if reading.job.unit is not None and reading.job.prepared is None:
         parameters[KEY] = key_integer(bounding_key)
     return parameters
 
@@ -120,27 +123,30 @@ def key_slot_sql(reading: Reading, position: int) -> str:
 def read_job(job: CountingJob) -> Reading:
     """Divides a job between the database and a worker."""
     scan = scan_of(job)
-    here = tuple(_is_read(scan, key) for key in job.keys)
+    here = tuple(_is_read(key) for key in job.keys)
     outputs = worker_outputs(job, scan)
     alone = all(here) and not outputs and not scan.moved
-    written = job.prepared.codes if job.prepared is not None and alone else frozenset[str]()
-    read = [one and key.sql not in written for one, key in zip(here, job.keys, strict=True)]
-    labels = {} if scan.types is None else binning.short_labels(job.keys, read)
-    named = [replace(key, sql=binning.label_name(at)) if at in labels else key for at, key in enumerate(job.keys)]
+    written = job.prepared.codes if job.prepared is not None and alone else frozenset[Expression]()
+    read = [one and key.value not in written for one, key in zip(here, job.keys, strict=True)]
+    made = isinstance(job.source.first, Grouped)  # of SQL in which texts are short already
+    labels = {} if made else binning.short_labels(job.keys, read)
+    named = [
+        replace(key, value=Own((binning.label_name(at),))) if at in labels else key for at, key in enumerate(job.keys)
+    ]
     keys = tuple(
-        code_reading(key) if key.sql in written else key_reading(key, position) for position, key in enumerate(named)
+        code_reading(key) if key.value in written else key_reading(key, position) for position, key in enumerate(named)
     )
     parameters: dict[str, object] = {}
     for position, key in enumerate(job.keys):
         if not here[position]:
-            computed = key_reading(KeyColumn("{}", key.domain), position)
+            computed = key_reading(KeyColumn(Own(("{}",)), key.domain), position)
             inside = " AND ".join(f"({condition})" for condition in (*computed.filters, computed.guard) if condition)
             slot = computed.slot_sql("BIGINT")
             outputs[_cell(position)] = Output(
-                "integer", key.sql, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
+                "integer", key.value, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
             )
             parameters.update(computed.parameters)
-    division = Division(outputs, scan.moved, scan.types or {}, parameters, scan.copies)
+    division = Division(outputs, scan.moved, parameters, scan.copies)
     return Reading(job, scan, keys, here, division, labels)
 
 
@@ -148,20 +154,21 @@ def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
     """Returns the flags and steps of aggregates that the database does not read itself."""
     outputs: dict[str, Output] = {}
     for number, aggregate in enumerate(job.aggregates):
-        if aggregate.condition and not scan.reads(aggregate.condition):
+        if aggregate.condition is not None and not aggregate.condition.plain:
             outputs[flag(number)] = Output("flag", aggregate.condition)
-        if aggregate.value_sql and scan.number(aggregate.value_sql) is None:
-            outputs[value(number)] = Output("integer", aggregate.value_sql, steps(aggregate, "{}"))
+        if aggregate.value is not None and scan.number(aggregate.value) is None:
+            outputs[value(number)] = Output("integer", aggregate.value, steps(aggregate, "{}"))
     return outputs
 
 
-def _is_read(scan: Scan, key: KeyColumn) -> bool:
-    return scan.types is None or key.sql in scan.types or plain_number(key.sql, scan.types)
+def _is_read(key: KeyColumn) -> bool:
+    """Tells whether the database reads a key itself: as it is stored, and a number at most as a DOUBLE."""
+    return key.value.is_narrow if isinstance(key.value, Double) else key.value.plain
 
 
 def _packed(reading: Reading) -> bool:
     """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
-    return reading.job.unit_sql is not None or reading.division.needed or reading.scan.elsewhere is not None
+    return reading.job.unit is not None or reading.division.needed or reading.scan.elsewhere is not None
 
 
 def job_sql(job: CountingJob) -> str:
@@ -176,37 +183,39 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
     three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
     """
-    plain = job.unit_sql is None and job.aggregates == (Contribution(""),) and job.elsewhere is None
+    plain = job.unit is None and job.aggregates == (Contribution(),) and job.elsewhere is None
     listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
     if not plain or not listed or len(listed) < len(job.keys):
         return job, None
     if any(len(domain.values) <= binning.MOST_POSITIONS for domain in listed):
         return job, None
     scan = scan_of(job)
-    if scan.moved or scan.stages or not all(_is_read(scan, key) for key in job.keys):
+    if scan.moved or scan.stages or not all(map(_is_read, job.keys)):
         return job, None
     names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
-    columns = ", ".join(f"{_by_bytes(key, scan)} AS {name}" for key, name in zip(job.keys, names, strict=True))
+    columns = ", ".join(f"{_by_bytes(key)} AS {name}" for key, name in zip(job.keys, names, strict=True))
     rows = (
         f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{where_sql(scan.where)} GROUP BY {', '.join(names)}"
     )
-    keys = tuple(replace(key, sql=f"dpduck_groups.{name}") for key, name in zip(job.keys, names, strict=True))
-    grouped = replace(job, from_sql=f"({rows}) AS dpduck_groups", filters=(), keys=keys, source=None, periods=None)
+    keys = tuple(replace(key, value=Own((f"dpduck_groups.{name}",))) for key, name in zip(job.keys, names, strict=True))
+    source = Source(Grouped(f"({rows}) AS dpduck_groups"))
+    grouped = replace(job, source=source, filters=(), keys=keys, periods=None)
     return grouped, f"dpduck_groups.{ROWS}"
 
 
-def _by_bytes(key: KeyColumn, scan: Scan) -> str:
+def _by_bytes(key: KeyColumn) -> str:
     """Returns a key to group by: of texts that a collation equates, one row would choose the spelling of all."""
     if binning.is_long_list(key):  # a text that may be no label would be held for each of its groups
         return f'({binning.short_label(key)}) COLLATE "binary"'
-    text = (scan.types or {}).get(key.sql, key.domain.type_name) == "VARCHAR"
-    return f'{key.sql} COLLATE "binary"' if text else key.sql
+    type_name = key.value.type_name if isinstance(key.value, StoredColumn) else key.domain.type_name
+    return f'{key.value.sql} COLLATE "binary"' if type_name == "VARCHAR" else key.value.sql
 
 
 def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
     """Returns one row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
     groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
-    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {job.from_sql}{where_sql(_inside(readings, True))}"
+    from_sql = scan_of(job).from_sql
+    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {from_sql}{where_sql(_inside(readings, True))}"
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
 
 
@@ -252,10 +261,10 @@ def _ranked(reading: Reading) -> Ranked | None:
 def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     """Returns the constant stage over rows of integers."""
     job = reading.job
-    if job.unit_sql is None and any(aggregate.per_group for aggregate in job.aggregates):
+    if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
-    known = reading.scan.known([key.sql for key in job.keys], reading.division.needed)
-    most = None if job.unit_sql is None else job.max_rows
+    known = reading.scan.known([key.value for key in job.keys], reading.division.needed)
+    most = None if job.unit is None else job.max_rows
     cells = packed_cells(reading)
     if (job.levels or any(one.norm for one in job.aggregates)) and job.merges:
         rows, cells = merged_rows(reading, rows), merged_cells(job)
@@ -354,18 +363,18 @@ def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Con
         Contribution(aggregate.condition) if value(number) in outputs else _own(aggregate, scan)
         for number, aggregate in enumerate(job.aggregates)
     ]
-    return [replace(one, condition="") if flag(number) in outputs else one for number, one in enumerate(own)]
+    return [replace(one, condition=None) if flag(number) in outputs else one for number, one in enumerate(own)]
 
 
 def _own(aggregate: Contribution, scan: Scan) -> Contribution:
-    if not aggregate.value_sql:
+    if aggregate.value is None:
         return aggregate
-    number, held = scan.number(aggregate.value_sql), scan.steps(aggregate)
+    number, held = scan.number(aggregate.value), scan.steps(aggregate)
     if number is None:
         raise InternalError("a value that a worker computes")
     if held:
-        return replace(aggregate, value_sql=held, stepped=True)
-    return replace(aggregate, value_sql=number.sql, reach=None if scan.unit_sql is None else number.reach)
+        return replace(aggregate, value=Own((held,)), stepped=True)
+    return replace(aggregate, value=Own((number.sql,)), reach=None if scan.unit is None else number.reach)
 
 
 def unbounded_sql(reading: Reading) -> str:
@@ -374,7 +383,7 @@ def unbounded_sql(reading: Reading) -> str:
     Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
     packing several keys into one integer is not.
     """
-    job, scan, nothing = reading.job, reading.scan, Division({}, (), {})
+    job, scan, nothing = reading.job, reading.scan, Division({}, ())
     if any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     exactly = prod(key.slots for key in reading.keys) > FEW_GROUPS

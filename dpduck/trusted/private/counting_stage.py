@@ -323,7 +323,7 @@ def unit_cells_sql(
 def _is_presence(aggregate: Contribution) -> bool:
     """Tells whether a unit adds 1 to a cell in which it has rows, however many these are."""
     one = aggregate.low == 0 and aggregate.high == aggregate.steps == 1
-    return aggregate.per_group == "sum" and not aggregate.value_sql and one
+    return aggregate.per_group == "sum" and aggregate.value is None and one
 
 
 def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int, codes: Sequence[str] | None) -> str:
@@ -334,8 +334,8 @@ def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int, codes: Sequen
 
 
 def _columns(number: int, aggregate: Contribution) -> list[str]:
-    flags = [flag(number)] if aggregate.condition else []
-    return [*flags, value(number)] if aggregate.value_sql else flags
+    flags = [flag(number)] if aggregate.condition is not None else []
+    return flags if aggregate.value is None else [*flags, value(number)]
 
 
 def _checked(

@@ -15,6 +15,9 @@ from typing import Any, TypeVar, cast
 
 import duckdb
 
+from dpduck.kernel.check import require_carried
+from dpduck.kernel.facts import read_facts
+from dpduck.kernel.relations import every_table
 from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table, Threshold, Within, price
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.ledger.secrets import required
@@ -23,7 +26,7 @@ from dpduck.trusted.noise.entropy import Entropy
 from dpduck.trusted.private.answers import Counts, Exact
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.hidden import Hidden
-from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob, read_of, rows_of
 from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import KeyStream, bounds_of, require_same_bounds
 from dpduck.trusted.private.sessions import GateLaw, SessionGate
@@ -181,14 +184,13 @@ def opened(
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
+        jobs = {id(ask.scan): ask.scan.job for ask in asks}.values()
+        require_units(cursor, jobs, bill.unit_key, ledger.store)
         place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
-        drop: Callable[[], None] | None = None
-        for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
-            if isinstance(job, CountingJob) and job.cell_key:
-                require_cell_key(cursor, job, twins)
-            if isinstance(job, CountingJob) and job.beside:
-                drop = partial(drop_unit_cells, place)
+        for job in jobs:
+            _require_countable(cursor, job, twins)
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
+        drop = partial(drop_unit_cells, place) if any(map(_is_shared, jobs)) else None
         if paid is None:
             steps("before the charge")
             entry = ledger.charge(
@@ -206,6 +208,17 @@ def opened(
             door.close()
 
 
+def _require_countable(cursor: duckdb.DuckDBPyConnection, job: object, twins: Twins | Apart | None) -> None:
+    """Refuses keys that are taken for unique and are not."""
+    if isinstance(job, CountingJob) and job.cell_key:
+        require_cell_key(cursor, job, twins)
+
+
+def _is_shared(job: object) -> bool:
+    """Tells whether counts beside others are made of one table of units by cell, which is dropped in the end."""
+    return isinstance(job, CountingJob) and bool(job.beside)
+
+
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
     """Refuses asks that are not those of the bill, and a bill beyond the budget; paid: the entry that it had."""
     require_paid(asks, bill.charge)
@@ -219,6 +232,16 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
     )
 
 
+def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Iterable[object], unit_key: str, store: str) -> None:
+    """Refuses jobs of rows that do not carry the unit that is charged, by facts of this transaction (kernel/check)."""
+    listed = list(jobs)
+    facts = read_facts(cursor, store, [table for job in listed for table in every_table(rows_of(job).source)])
+    for job in listed:
+        rows = rows_of(job)
+        if require_carried(rows.source, rows.unit, rows.periods, read_of(job), facts) != unit_key:
+            raise InternalError("the asks and the charge disagree about the privacy unit; nothing was charged")
+
+
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
     """Counts what the asks are about over rows that are made up, and lets the counts go: the very job that will run.
 
@@ -227,7 +250,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
     count = counting(cursor, bytes(32), workers)
     shared = False
     for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
-        shared = shared or (isinstance(job, CountingJob) and bool(job.beside))
+        shared = shared or _is_shared(job)
         counts = count(job)
         if isinstance(counts, KeyStream):
             counts.read()
@@ -279,8 +302,8 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
 
 def require_periods(scan: Scan, periods: Periods | None) -> None:
     """Refuses to count rows of other periods than those that are charged."""
-    job = scan.job.rows if isinstance(scan.job, KeyedJob | KeyJob) else scan.job
-    if not isinstance(job, CountingJob) or periods != (None if job.periods is None else job.periods.periods):
+    job = rows_of(scan.job)
+    if periods != (None if job.periods is None else job.periods.periods):
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
@@ -393,6 +416,7 @@ def reopened(
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
+        require_units(cursor, [scan.job], split_key(paid.unit_key)[0], ledger.store)
         with counted_over(cursor, twins, workers) as (place, prepared):
             counts = count_keys(place, cast(KeyJob, prepared(scan.job)), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

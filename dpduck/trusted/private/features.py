@@ -22,16 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dpduck.frontend.rows.parts import (
-    Feature,
-    Operand,
-    Place,
-    Source,
-    Union,
-    Units,
-    shortened_sql,
-    without_sign,
-)
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.relations import Feature, Operand, Place, Source, Union, Units
+from dpduck.kernel.stored import shortened_sql, without_sign
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
@@ -93,10 +86,9 @@ def _units_of(source: Source) -> Iterator[Units]:
 
 
 def _texts_of(relation: Units) -> int:
-    types = dict(relation.source.types)
-    made = sum(_is_text(one) and one.sql not in types for one in relation.operands)
+    made = sum(_is_text(one) and not isinstance(one.value, Column) for one in relation.operands)
     if relation.windowed:
-        return made + _of_windows(relation, types)
+        return made + _of_windows(relation)
     return made + sum(_is_text(one) for feature in relation.features for one in feature.operands)
 
 
@@ -105,16 +97,21 @@ def _orders(relation: Units) -> set[tuple[tuple[Place, ...], bool]]:
     return {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
 
 
-def _of_windows(relation: Units, types: Mapping[str, str]) -> int:
+def _of_windows(relation: Units) -> int:
     """Returns how many texts windows hold. DuckDB computes those of different orders one after the other: each holds
     what the ones before it made, and what its rows are ordered by: values that are tied, too, so that there are few.
     """
-    stored = (Operand(sql, types.get(sql, "")) for sql, _ in relation.outputs if sql != relation.unit_sql)
-    tied = sum(map(_is_text, {*stored, *relation.operands}))
+    tied = sum(map(_is_text, {*stored_operands(relation), *relation.operands}))
     made = 0
     for order, in_full in _orders(relation):
         made += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
     return made + sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
+
+
+def stored_operands(relation: Units) -> list[Operand]:
+    """Lists the stored columns among the outputs of windows, but for the unit."""
+    outputs = (one for one, _ in relation.outputs if isinstance(one, Column) and one != relation.unit)
+    return [Operand(one, one.type_name) for one in outputs]
 
 
 def _is_text(operand: Operand) -> bool:
@@ -129,7 +126,7 @@ def feature_sql(
     tied: what orders rows that are tied: a keyed hash first, then all that is read of them.
     """
     if relation.windowed:
-        return _windowed(feature, values, condition, relation.unit_sql, tied)
+        return _windowed(feature, values, condition, relation.unit.sql, tied)
     operand = feature.operand
     if feature.form == "first" and operand is not None:
         value = values[operand]

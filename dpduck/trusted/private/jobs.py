@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.frontend.rows.parts import Join, Lookup, Source, Stored, UnitLookup
+from dpduck.kernel.expressions import Column, Comparison, Expression, Lookup, Own
+from dpduck.kernel.keys import KeyText
+from dpduck.kernel.relations import LOOKING, Grouped, Join, PeriodRows, Source, Stored
+from dpduck.kernel.units import Referenced, unit_type
 from dpduck.trusted.operators import Norms
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.rows.elsewhere import Elsewhere
 from dpduck.values.domain import Domain, tells_values_apart
 from dpduck.values.errors import InternalError
-from dpduck.values.periods import PeriodColumn
 from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of the row source that is grouped by, with its public domain.
+    """A value of a row that is grouped by, with its public domain."""
 
-    sql: an expression over the row source that has been proven row-local and unable to raise.
-    """
-
-    sql: str
+    value: Expression
     domain: Domain
 
 
@@ -56,7 +54,7 @@ class Prepared:
     rows_sql: str
     open_sql: str
     order_sql: str
-    codes: frozenset[str]
+    codes: frozenset[Expression]
     crowded: bool = False
 
 
@@ -64,18 +62,15 @@ class Prepared:
 class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
-    from_sql: what follows FROM: the private table and its joins with public tables, identifiers quoted.
-    filters: SQL conditions, all of which a row must meet; each is unable to raise.
-    unit_sql: the privacy unit of a row; None for PRIVACY UNIT ROW. Rows whose unit is NULL are dropped.
-    max_rows: m, rows kept of one unit after filters and joins (only with unit_sql).
-    content_sql: every column of the row source, for the keyed order in which a unit's rows are kept.
+    source: the private tables and their joins.
+    filters: conditions beside those of the source. A row must meet all of them.
+    unit: the privacy unit of a row; None for PRIVACY UNIT ROW. Rows of which it is NULL are dropped.
+    max_rows: m, rows kept of one unit after filters and joins (only with a unit).
+    content: every column of the row source, for the keyed order in which a unit's rows are kept.
     aggregates: what every kept row adds to each table of integers.
-    lookup: from_sql in two parts, where its last joins do nothing but find the unit.
-    source: what from_sql is, taken apart; None where all SQL here is trusted code's own. With a lookup, without the
-        joins that find the unit. unit_type: DuckDB's type of the unit.
-    copies: without unit_sql, the most rows that the joins with public tables make of one.
+    copies: without a unit, the most rows that the joins with public tables make of one.
     prepared: of prepared rows, which joins repeat no more than once. elsewhere: the engine that has the rows.
-    periods: where units are by period, which rows are read; a unit is then one unit_sql's rows of one of them.
+    periods: where units are by period, which rows are read; a unit is then one person's rows of one of them.
     levels: where it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
     spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
@@ -88,21 +83,18 @@ class CountingJob:
         jobs (private/unit_cells.py). (): this job is counted alone.
     """
 
-    from_sql: str
-    filters: tuple[str, ...]
-    unit_sql: str | None
+    source: Source
+    filters: tuple[Expression, ...]
+    unit: Expression | None
     max_rows: int
-    content_sql: tuple[str, ...]
+    content: tuple[Expression, ...]
     keys: tuple[KeyColumn, ...]
     attributes: tuple[Attribute, ...] = field(repr=False)
     aggregates: tuple[Contribution, ...]
-    lookup: UnitLookup | None = None
-    source: Source | None = None
-    unit_type: str = ""
     copies: int = 1
     prepared: Prepared | None = None
     elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
-    periods: PeriodColumn | None = None
+    periods: PeriodRows | None = None
     levels: int = 0
     spread: int = 1
     groups: int = 0
@@ -111,19 +103,19 @@ class CountingJob:
     beside: tuple[Contribution, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.together and (self.attributes or self.unit_sql is None):
+        if self.together and (self.attributes or self.unit is None):
             raise InternalError("cells together that are told apart, or of no unit")
-        if self.levels and (self.unit_sql is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
+        if self.levels and (self.unit is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
             raise InternalError("levels of no units, or of several aggregates")
         if self.spread < 1 or (self.spread > 1 and not self.levels):
             raise InternalError("units that count for no number of times")
-        if self.periods is not None and (self.source is None or self.lookup or self.prepared or self.elsewhere):
+        if self.periods is not None and (isinstance(self.unit, Referenced) or self.prepared or self.elsewhere):
             raise InternalError("periods of rows that are not read as they are stored")
-        if self.unit_sql is None and self.source is not None and row_copies(self.source) > self.copies:
+        if self.unit is None and row_copies(self.source) > self.copies:
             raise InternalError("joins repeat a row more often than its price says")
-        if self.unit_sql is None and any(aggregate.norm for aggregate in self.aggregates):
+        if self.unit is None and any(aggregate.norm for aggregate in self.aggregates):
             raise InternalError("a norm needs a privacy unit with several rows")
-        if self.prepared is not None and (self.source is None or row_copies(self.source) > 1):
+        if self.prepared is not None and row_copies(self.source) > 1:
             raise InternalError("joins repeat rows whose units were counted")
         if self.groups and not self._has_groups:
             raise InternalError("groups of no units, or of keys that merge values")
@@ -131,10 +123,15 @@ class CountingJob:
             raise InternalError("a unit with one row a cell, by a key that does not say so")
 
     @property
+    def unit_type(self) -> str:
+        """Returns DuckDB's type of the unit, "" for rows that are units."""
+        return unit_type(self.unit)
+
+    @property
     def _has_groups(self) -> bool:
         """Tells whether a unit's groups are the cells of its keys, of which each is told from the others."""
         plain = not self.levels and not any(one.norm for one in self.aggregates)
-        return self.groups > 0 and plain and self.unit_sql is not None and bool(self.keys) and self.tells_keys_apart
+        return self.groups > 0 and plain and self.unit is not None and bool(self.keys) and self.tells_keys_apart
 
     @property
     def _has_cell_key(self) -> bool:
@@ -143,14 +140,19 @@ class CountingJob:
         Rows are those of the stored table, each once. A key of the job has one value in a cell, which is not NULL.
         """
         source = self.source
-        elsewhere = self.lookup is not None or self.prepared is not None or self.elsewhere is not None
-        if source is None or elsewhere or source.joins or not isinstance(source.first, Stored):
+        elsewhere = self.prepared is not None or self.elsewhere is not None
+        if elsewhere or source.joins or not isinstance(source.first, Stored):
             return False
-        types, alias = dict(source.types), _quoted(source.first.alias)
-        columns = [f"{alias}.{_quoted(name)}" for name in self.cell_key]
-        told = {key.sql for key in self.keys if tells_values_apart(key.domain, types.get(key.sql, ""))}
-        exact = all(sql_type(types.get(column, "")).has_one_form for column in columns)
-        return self.unit_sql in columns and exact and {self.unit_sql, *told} >= set(columns)
+        alias, values = source.first.alias, (self.unit, *(key.value for key in self.keys))
+        stored = {one.name: one for one in values if isinstance(one, Column) and one.relation == alias}
+        columns = {stored.get(name) for name in self.cell_key}
+        told = {
+            key.value
+            for key in self.keys
+            if isinstance(key.value, Column) and tells_values_apart(key.domain, key.value.type_name)
+        }
+        exact = all(column is not None and sql_type(column.type_name).has_one_form for column in columns)
+        return self.unit in columns and exact and {self.unit, *told} >= columns
 
     @property
     def cell_rows(self) -> int:
@@ -160,7 +162,7 @@ class CountingJob:
     @property
     def row_bound(self) -> int:
         """Returns the most rows of one unit that are counted."""
-        return self.copies if self.unit_sql is None else self.max_rows
+        return self.copies if self.unit is None else self.max_rows
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
@@ -218,12 +220,11 @@ class KeyedJob:
     """One scan over private rows, by groups whose values are private until they are published.
 
     rows: as for other counts. Its aggregates have one table each. Its attributes are the keys with a public domain.
-    texts: SQL of the other keys as VARCHAR, row-local and unable to raise.
-    groups: C, the most groups of one unit; of no account without rows.unit_sql.
+    texts: the other keys as VARCHAR. groups: C, the most groups of one unit; of no account without a unit.
     """
 
     rows: CountingJob
-    texts: tuple[str, ...]
+    texts: tuple[Expression, ...]
     groups: int
 
     def __post_init__(self) -> None:
@@ -237,9 +238,14 @@ class KeyedJob:
             raise InternalError("two bounds of a unit's groups")
 
     @property
+    def read_beside(self) -> tuple[Expression, ...]:
+        """Returns what is read of a row beside what all jobs read."""
+        return self.texts
+
+    @property
     def group_bound(self) -> int:
         """Returns the most groups in which a unit has rows."""
-        return min(self.groups, self.rows.max_rows) if self.rows.unit_sql is not None else self.rows.copies
+        return min(self.groups, self.rows.max_rows) if self.rows.unit is not None else self.rows.copies
 
     def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
         """Returns for each aggregate how far a unit moves its table by group (L1, squared L2, any one number).
@@ -256,57 +262,77 @@ class KeyedJob:
     @property
     def counts_units(self) -> bool:
         """Tells whether a group's number of rows is that of its units, or stands for it where units are unknown."""
-        return self.rows.unit_sql is None or self.rows.max_rows == 1
+        return self.rows.unit is None or self.rows.max_rows == 1
 
 
 @dataclass(frozen=True)
 class KeyJob:
     """One scan over private rows, counted by every value of a key. rows: as for other counts, by nothing.
 
-    key_sql: the canonical text of stored columns, SQL of our own; rows for which it is NULL are dropped.
+    key: the canonical text of stored columns, SQL of our own; rows for which it is NULL are dropped.
     """
 
     rows: CountingJob
-    key_sql: str
+    key: KeyText | Own
 
     def __post_init__(self) -> None:
         if self.rows.groups or self.rows.cell_key:
             raise InternalError("groups of a unit where each value is one")
 
+    @property
+    def read_beside(self) -> tuple[Expression, ...]:
+        """Returns what is read of a row beside what all jobs read."""
+        return (self.key,)
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+
+def rows_of(job: object) -> CountingJob:
+    """Returns the rows that a job of any kind counts."""
+    found = job.rows if isinstance(job, KeyedJob | KeyJob) else job
+    if not isinstance(found, CountingJob):
+        raise InternalError("nobody can count this")
+    return found
+
+
+def read_of(job: object) -> list[Expression]:
+    """Lists all that a job reads of a row, beside its source, its unit and its periods."""
+    rows, beside = rows_of(job), list[Expression]()
+    if isinstance(job, KeyedJob | KeyJob):
+        beside += job.read_beside
+    for one in (*rows.aggregates, *rows.beside):
+        beside += [part for part in (one.condition, one.value) if part is not None]
+    return [*rows.filters, *rows.content, *(key.value for key in rows.keys), *beside]
 
 
 def row_copies(source: Source) -> int:
     """Returns the most rows that joins make of one row, each with a stored table by equality with its keys
-    (rows._cut_sql).
+    (rows/held.cut_sql).
 
     Another relation is none of a row of its own, and rows of a joined table that nobody cuts have no bound.
     """
     joined = [join.right for join in source.joins]
-    stored = all(isinstance(one.first, Stored) and not one.joins for one in (replace(source, joins=()), *joined))
-    looking, types = ("SEMI JOIN", "ANTI JOIN"), dict(source.types)
-    bounded = all(join.kind in looking or (join.copies > 0 and _by_keys(join, types)) for join in source.joins)
-    if not stored or not bounded:
+    whole = isinstance(source.first, Stored | Grouped)
+    stored = all(isinstance(one.first, Stored) and not one.joins for one in joined)
+    bounded = all(join.kind in LOOKING or (join.copies > 0 and _by_keys(join)) for join in source.joins)
+    if not whole or not stored or not bounded:
         raise InternalError("rows that are units are those of one table, joined by keys")
-    return prod(1 if join.kind in looking else join.copies for join in source.joins)
+    return prod(1 if join.kind in LOOKING else join.copies for join in source.joins)
 
 
-def _by_keys(join: Join, types: Mapping[str, str]) -> bool:
+def _by_keys(join: Join) -> bool:
     """Tells whether its conditions are equalities with its keys, of which there is one, and nothing else."""
-    equal = [_is_key(one, key, types) for one, key in zip(join.on, join.keys, strict=False)]
+    equal = [_is_key(one, key) for one, key in zip(join.on, join.keys, strict=False)]
     return bool(join.keys) and len(join.on) == len(join.keys) and all(equal) and join.kind in ("JOIN", "LEFT JOIN")
 
 
-def _is_key(condition: str | Lookup, key: str, types: Mapping[str, str]) -> bool:
+def _is_key(condition: Expression, key: Column) -> bool:
     """Tells whether values that are equal to one value are one group of the key: not so of INTEGER = VARCHAR, 1 and 01.
 
     Of one type DuckDB groups by what it compares (tests/trusted/rows/test_rows.py).
     """
-    own = types.get(key, "")
-    grouped = sql_type(own).is_grouped_as_compared
+    own = sql_type(key.type_name)
     if isinstance(condition, Lookup):
-        return grouped and condition.column_sql == key and condition.type_name == own
-    other = types.get(condition.removesuffix(f" = {key}"), "")
-    return grouped and (own == other or (sql_type(own).is_integer and sql_type(other).is_integer))
+        return own.is_grouped_as_compared and condition.column == key
+    if not isinstance(condition, Comparison) or condition.sign != "=" or condition.other != key:
+        return False
+    other = sql_type(condition.column.type_name)
+    return own.is_grouped_as_compared and (own == other or (own.is_integer and other.is_integer))

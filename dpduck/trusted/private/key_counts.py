@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,13 +10,14 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.keys import KeyText
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contributions import KEY, Contribution, Crowds, key_integer
 from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
 from dpduck.trusted.private.hidden import Hidden
 from dpduck.trusted.private.jobs import KeyJob
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.plain import columns_of
 from dpduck.trusted.rows.program import LONGEST_REPEATED, Division
 from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
@@ -54,16 +56,16 @@ def count_keys(
 
     workers: as of count_exactly.
     """
-    scan, unit = scan_of(job.rows, (job.key_sql,)), job.rows.unit_sql
-    division = Division({}, scan.moved, scan.types or {}, copies=scan.copies)
+    scan, unit = scan_of(job.rows, (job.key,)), job.rows.unit
+    division = Division({}, scan.moved, copies=scan.copies)
     parameters = {} if unit is None or job.rows.prepared is not None else {KEY: key_integer(bounding_key)}
     known, most = scan.known(None, division.needed), None if unit is None else job.rows.max_rows
 
     def stage(rows: str, crowds: Crowds | None) -> str:
-        return stage_sql(rows, CELLS, (Contribution(""),), most, known=known, crowds=crowds)
+        return stage_sql(rows, CELLS, (Contribution(),), most, known=known, crowds=crowds)
 
     def cut(rows: str) -> tuple[str, str]:
-        return cut_sql(rows, CELLS, (Contribution(""),), job.rows.max_rows)
+        return cut_sql(rows, CELLS, (Contribution(),), job.rows.max_rows)
 
     sql, ranked = _rows(job, scan, division), Ranked(job.rows, lambda other: _rows(job, other, division))
     with counted(cursor, scan, sql, parameters, division, workers, stage, {}, cut, ranked=ranked) as found:
@@ -90,14 +92,13 @@ def _short_key(job: KeyJob, scan: Scan) -> str:
     """Returns the key, NULL where its texts are too long: they are put together in steps, for some thousand rows at a
     time, of which one person's may all be.
     """
-    types = scan.types or {}
-    parts = {name: -(-job.key_sql.count(name) // 2) for name in columns_of(job.key_sql, types)}
-    texts = {name: times for name, times in parts.items() if types[name] == "VARCHAR"}
+    parts = Counter(part.column for part in job.key.parts) if isinstance(job.key, KeyText) else Counter[Column]()
+    texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
     if not texts:
-        return job.key_sql
+        return job.key.sql
     longest = max(LONGEST_REPEATED, scan.longest_key // sum(parts.values()))
     length = " + ".join(f"ifnull(strlen({name}), 0) * {times}" for name, times in texts.items())
-    return f"CASE WHEN {length} <= {longest} THEN {job.key_sql} END"
+    return f"CASE WHEN {length} <= {longest} THEN {job.key.sql} END"
 
 
 def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.frontend.rows.parts import text_sql
+from dpduck.kernel.expressions import Own
 from dpduck.trusted.ask import Threshold
 from dpduck.trusted.noise.draw import draw
 from dpduck.trusted.noise.entropy import Entropy
@@ -27,7 +27,6 @@ from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression, is_long_list, label_name, short_label
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
-from dpduck.trusted.rows.plain import plain_text
 from dpduck.trusted.rows.program import BATCH_TEXTS, Division, Output
 from dpduck.trusted.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.trusted.rows.workers import Workers
@@ -130,7 +129,7 @@ def require_same_bounds(job: object, query: Threshold) -> None:
 
 def bounds_of(job: KeyedJob) -> GroupBounds:
     """C, k, the total and the rows of one unit, as the SQL that will run bounds them."""
-    if job.rows.unit_sql is None:
+    if job.rows.unit is None:
         copies = job.rows.copies
         return GroupBounds(copies, copies, copies, copies)
     return GroupBounds(job.group_bound, 1, job.group_bound, job.rows.max_rows)
@@ -157,12 +156,12 @@ def read_groups(
     rows, scan = job.rows, scan_of(job.rows, job.texts)
     outputs = worker_outputs(rows, scan)
     for number, text in enumerate(job.texts, start=len(rows.attributes)):
-        if scan.types is not None and plain_text(text, scan.types) is None:
+        if not text.plain:
             outputs[group_name(number)] = Output("bytes", text)
-    division = Division(outputs, scan.moved, scan.types or {}, copies=scan.copies, keys=len(job.texts))
+    division = Division(outputs, scan.moved, copies=scan.copies, keys=len(job.texts))
     sql, parameters = _rows(job, scan, division)
     m, ordered = None, dict[str, object]()
-    if rows.unit_sql is not None:
+    if rows.unit is not None:
         m = rows.max_rows
         ordered = {KEY: key_integer(bounding_key)}
     cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
@@ -193,15 +192,15 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     rows, parameters = job.rows, dict[str, object]()
     codes, labels, late = dict[str, str](), dict[str, str](), list[str]()
     for position, key in enumerate(rows.keys):
-        if scan.types is not None and is_long_list(key):  # looked up of what is short by then
+        if is_long_list(key):  # looked up of what is short by then
             labels[label_name(position)] = short_label(key)
             late.append(f"dpduck_code_{position}")
-        read_as = replace(key, sql=label_name(position)) if label_name(position) in labels else key
+        read_as = replace(key, value=Own((label_name(position),))) if label_name(position) in labels else key
         code = code_expression(read_as, position)
         parameters.update(code.parameters)
         codes[f"dpduck_code_{position}"] = code.sql
     named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
-    texts = {name: _total_text(text, scan) for name, text in named.items() if name not in division.outputs}
+    texts = {name: text.sql for name, text in named.items() if name not in division.outputs}
     encoded = {name: f"encode({text})" for name, text in texts.items()}
     own = own_aggregates(rows, scan, division)
     flags = row_columns(own)
@@ -222,12 +221,6 @@ def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str,
     found = f"SELECT {', '.join([*attributes, *kept])} FROM ({read})"
     grouped = [group_name(number) for number in range(len(attributes))]
     return steps_sql(own, found, [*grouped, *texts, *scan.bounding, *division.inputs()]), parameters
-
-
-def _total_text(text: str, scan: Scan) -> str:
-    """Returns the text of a stored column, total for every value of its type."""
-    column = None if scan.types is None else plain_text(text, scan.types)
-    return text if column is None or scan.types is None else text_sql(column, scan.types[column])
 
 
 def _attribute_sql(rows: CountingJob, attribute: Attribute, number: int, parameters: dict[str, object]) -> str:

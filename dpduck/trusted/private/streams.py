@@ -37,6 +37,7 @@ from math import prod
 import duckdb
 import numpy as np
 
+from dpduck.kernel.expressions import Column, Comparison, Literal
 from dpduck.trusted.ask import Ask, Table
 from dpduck.trusted.ledger.ledger import Ledger
 from dpduck.trusted.noise.entropy import Entropy
@@ -44,7 +45,7 @@ from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
 from dpduck.trusted.private.contributions import KEY, UNIT, Crowds, key_integer
 from dpduck.trusted.private.counting import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
 from dpduck.trusted.private.counting_stage import arrivals_sql, cells_sql, taken_sql
-from dpduck.trusted.private.door import OpenCursor, Steps, Unchanged, require_paid, require_periods
+from dpduck.trusted.private.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.private.measure import measure, require_weights
@@ -74,11 +75,11 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
         raise InternalError("asks of several streams")
     for ask in asks:
         require_weights(_query(ask))
-    held = job.unit_sql is None or sql_type(job.unit_type).is_unit_part
+    held = job.unit is None or sql_type(job.unit_type).is_unit_part
     plain = job.prepared is None and job.elsewhere is None and job.periods is None
     fewer = job.groups or job.cell_key or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
-    if fewer or not held or not plain or job.source is None or (job.unit_sql is None and by_group):
+    if fewer or not held or not plain or (job.unit is None and by_group):
         raise InternalError("rows that a stream does not follow")
     attribute = job.attributes[axis]
     (key,) = attribute.sources
@@ -133,6 +134,7 @@ def refreshed(
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
+        require_units(cursor, [job], paid.unit_key, ledger.store)
         new = _taken(cursor, place, state, job, axis, (first + state.closed, first + closed - 1), ledger, workers)
     steps("stream counted")
     answers = np.empty((0, width_of(asks, axis)), np.int64)
@@ -204,7 +206,7 @@ def _taken(
 ) -> ExactCounts:
     """Leaves the rows that are taken of each unit in the table TAKEN, and returns their counts."""
     reading = read_job(_narrowed(job, axis, slots))
-    cells, units = packed_cells(reading), job.unit_sql is not None
+    cells, units = packed_cells(reading), job.unit is not None
     parameters: dict[str, object] = dict(reading.parameters)
     if units:
         parameters[KEY] = key_integer(ledger.bounding_key)
@@ -235,9 +237,13 @@ def _taken(
 def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
     """Returns the job without rows of other periods, by a comparison with the stored column that skips storage."""
     key = job.keys[job.attributes[axis].sources[0]]
-    types = {} if job.source is None else dict(job.source.types)
-    if not sql_type(types.get(key.sql, "")).is_moment or not isinstance(key.domain, RangeDomain):
+    column = key.value
+    if (
+        not isinstance(column, Column)
+        or not sql_type(column.type_name).is_moment
+        or not isinstance(key.domain, RangeDomain)
+    ):
         raise InternalError("periods of no stored column")
     ends = (*key.domain.edges, key.domain.upper)
-    start, end = (f"CAST('{ends[slot]}' AS {types[key.sql]})" for slot in (slots[0], slots[1] + 1))
-    return replace(job, filters=(*job.filters, f"{key.sql} >= {start}", f"{key.sql} < {end}"))
+    start, end = (Literal(column.type_name, ends[slot]) for slot in (slots[0], slots[1] + 1))
+    return replace(job, filters=(*job.filters, Comparison(column, ">=", start), Comparison(column, "<", end)))

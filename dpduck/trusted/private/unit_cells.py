@@ -79,7 +79,7 @@ class UnitCells:
     def _put_cells(self, rows: CountingJob) -> Reading:
         """Puts what each unit adds to each cell into a table."""
         reading = read_job(rows)
-        known = reading.scan.known([key.sql for key in rows.keys], reading.division.needed)
+        known = reading.scan.known([key.value for key in rows.keys], reading.division.needed)
         cells, parts = packed_cells(reading), rows.aggregates
         listed = ", ".join([*cells, UNIT, *(name for number, one in enumerate(parts) for name in _stored(one, number))])
 
@@ -159,7 +159,7 @@ def is_shared(job: CountingJob) -> bool:
     """Tells whether a job may be counted beside others: by cells of its keys, in numbers that nothing cuts."""
     every = (*job.beside, *job.aggregates)
     plain = not (job.merges or job.groups) and all(one.form != "moments" for one in every)
-    here = job.unit_sql is not None and job.elsewhere is None
+    here = job.unit is not None and job.elsewhere is None
     return bool(job.beside) and plain and here and most_added(every, job.max_rows) <= WIDE
 
 
@@ -183,7 +183,7 @@ def _rows_of(job: CountingJob) -> CountingJob:
 
 def _part(one: Contribution) -> tuple[object, ...]:
     """Returns what tells sums of rows apart: centres are subtracted later, and a sum comes with its count."""
-    values = one.value_sql, one.low, one.high, one.steps, one.reach, one.stepped
+    values = one.value, one.low, one.high, one.steps, one.reach, one.stepped
     return one.condition, one.form == "count", one.per_group, *values
 
 

@@ -99,12 +99,14 @@ def key_reading(key: KeyColumn, position: int) -> KeyReading:
 
 def code_reading(key: KeyColumn) -> KeyReading:
     """Returns a column that holds codes of a domain, which trusted code wrote."""
-    return KeyReading(key.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.sql, 1 << 32, as_it_is=True)
+    return KeyReading(
+        key.value.sql, 0, np.arange(key.domain.size), -1, (), "", {}, key.value.sql, 1 << 32, as_it_is=True
+    )
 
 
 def _named(key: KeyColumn, position: int) -> tuple[str, str]:
     """Returns a parameter's name, and the value: a column of another type than before must not raise here."""
-    return f"dpduck_key_{position}", f"TRY_CAST({key.sql} AS {key.domain.type_name})"
+    return f"dpduck_key_{position}", f"TRY_CAST({key.value.sql} AS {key.domain.type_name})"
 
 
 def _integer_values(domain: ValueDomain) -> list[int] | None:
@@ -201,7 +203,7 @@ def short_label(key: KeyColumn) -> str:
     if not isinstance(key.domain, ValueDomain):
         raise InternalError("a list of labels without labels")
     longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)
-    value = f"TRY_CAST({key.sql} AS VARCHAR)"
+    value = f"TRY_CAST({key.value.sql} AS VARCHAR)"
     none = "x" * (longest + 1)
     return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"
 

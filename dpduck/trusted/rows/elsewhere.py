@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import Order, Sent, carried_out, quoted
-from dpduck.trusted.rows.plain import passes_that_are_off
+from dpduck.trusted.rows.orders import Order, Sent, carried_out
+from dpduck.trusted.rows.plans import passes_that_are_off
 from dpduck.trusted.rows.workers import Workers, least_room
 from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import NAMES, decimal_name, sql_type
 
 PARTIALS = "dpduck_partials"
@@ -137,7 +138,9 @@ def _named(table: Sent, text: str) -> Sent:
     """Returns a private table with the columns that SQL names; no other ones travel."""
     if table.rows is not None:
         return table
-    columns = tuple(column for column in table.columns if quoted(column[0]) in text or column[0] == table.unit)
+    columns = tuple(
+        column for column in table.columns if quote_identifier(column[0]) in text or column[0] == table.unit
+    )
     return replace(table, columns=columns or table.columns[:1])
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpduck.frontend.rows.parts import LONGEST_JOINED, Join, fits_sql, shortened_sql
+from dpduck.kernel.expressions import Column, Expression, columns_of
+from dpduck.kernel.relations import Join
+from dpduck.kernel.stored import LONGEST_JOINED, fits_sql, shortened_sql
 from dpduck.trusted.private.contributions import order_sql
-from dpduck.trusted.rows.plain import columns_of
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 ORDER_OF_TABLE = "dpduck_order_of_table"
@@ -42,31 +44,29 @@ def hashed_sql(column: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """What is held of the rows of one level. read: columns whose values may be long, with their types.
+    """What is held of the rows of one level. read: columns with values that may be long.
 
-    longest: bytes of each text. content: by table, columns that its rows are ordered by, with their types.
+    longest: bytes of each text. content: by alias, columns that a table's rows are ordered by.
     whole: whether values of nested types may become NULL or TRUE, which nobody sees.
     """
 
-    read: Mapping[str, str]
+    read: tuple[Column, ...]
     longest: int
-    content: Mapping[str, Mapping[str, str]]
+    content: Mapping[str, Sequence[Column]]
     whole: bool = True
 
     @property
     def order(self) -> tuple[str, ...]:
         """Returns the hashes of tables by which a unit's rows are ordered."""
-        return tuple(f"{alias}.{ORDER_OF_TABLE}" for alias in self.content)
+        return tuple(f"{quote_identifier(alias)}.{ORDER_OF_TABLE}" for alias in self.content)
 
     def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
         """Returns of a table that is called dpduck_t: columns that are changed, added ones, and conditions."""
-        quoted = f'"{alias}"'
-        own = {name: kind for name, kind in self.read.items() if _alias(name) == quoted}
         changed, conditions = [], []
-        for name, kind in own.items():
-            column = _column(name)
+        for one in (one for one in self.read if one.relation == alias):
+            column, kind = quote_identifier(one.name), one.type_name
             if sql_type(kind).length_function:
-                conditions.append(fits_sql(f"dpduck_t.{column}", kind, self.longest))
+                conditions.append(fits_sql(one.of("dpduck_t"), kind, self.longest))
             elif not (sql_type(kind).is_nested and self.whole):
                 raise Refusal(
                     f"a join holds values of {column}, a {sql_type(kind).word}, which may be long",
@@ -74,30 +74,28 @@ class Held:
                 )
             else:
                 changed.append(f"CASE WHEN dpduck_t.{column} IS NOT NULL THEN TRUE END AS {column}")
-        stored = self.content.get(quoted, {})
-        content = [hashed_sql(f"dpduck_t.{_column(name)}", kind) for name, kind in stored.items()]
+        content = [hashed_sql(one.of("dpduck_t"), one.type_name) for one in self.content.get(alias, ())]
         added = [f"{order_sql(content)} AS {ORDER_OF_TABLE}"] if content else []
         return changed, added, conditions
 
 
 def nothing_held() -> Held:
     """Returns what is held of rows that are read one after the other."""
-    return Held({}, 0, {})
+    return Held((), 0, {})
 
 
 def held_by(
-    texts: Sequence[str], content: Sequence[str], types: Mapping[str, str], bounds: tuple[int, bool], made: int = 0
+    expressions: Sequence[Expression], content: Sequence[Expression], bounds: tuple[int, bool], made: int = 0
 ) -> Held:
-    """Returns what is held where these texts are read of rows. types: of columns. bounds: rows that joins make
-    of one, and whether a private join puts one beside any number of others. made: texts that are held beside these.
+    """Returns what is held where these expressions are read of rows. bounds: rows that joins make of one, and whether
+    a private join puts one beside any number of others. made: texts that are held beside these.
     """
-    found = [name for text in texts for name in columns_of(text, types) if not sql_type(types[name]).is_short]
-    read = {name: types[name] for name in found}
-    by_table: dict[str, dict[str, str]] = {}
-    for name in content:
-        by_table.setdefault(_alias(name), {})[name] = types[name]
-    with_length = {name for name, kind in read.items() if sql_type(kind).length_function}
-    outputs, several = sum(text in with_length for text in texts), len(with_length)
+    read = tuple(one for one in columns_of(expressions) if not sql_type(one.type_name).is_short)
+    by_table: dict[str, list[Column]] = {}
+    for column in columns_of(content):
+        by_table.setdefault(column.relation, []).append(column)
+    outputs = sum(isinstance(one, Column) and bool(sql_type(one.type_name).length_function) for one in expressions)
+    several = sum(bool(sql_type(one.type_name).length_function) for one in read)
     return Held(read, longest_joined(max(outputs, several) + made, *bounds), by_table)
 
 
@@ -130,7 +128,7 @@ def apart_sql(value: str, type_name: str) -> str:
     return shortened_sql(value, type_name) if kind.is_short or kind.is_shortened else f"{value} IS NULL"
 
 
-def cut_sql(alias: str, join: Join, types: Mapping[str, str]) -> tuple[list[str], str]:
+def cut_sql(join: Join) -> tuple[list[str], str]:
     """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
     the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
 
@@ -138,12 +136,9 @@ def cut_sql(alias: str, join: Join, types: Mapping[str, str]) -> tuple[list[str]
     no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
     of them. Of a public one it does not matter which.
     """
-    before = f'"{alias}".'
-    keys, content = (
-        [f"dpduck_t.{column.removeprefix(before)}" for column in columns] for columns in (join.keys, join.content)
-    )
-    apart = [apart_sql(own, types[column]) for own, column in zip(content, join.content, strict=True)]
-    hashed = [hashed_sql(own, types[column]) for own, column in zip(content, join.content, strict=True)]
+    keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
+    apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
+    hashed = [hashed_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
     order = [order_sql(hashed), *apart] if content else []
     names = [f"dpduck_cut_{number}" for number in range(len(order))]
     added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
@@ -151,11 +146,3 @@ def cut_sql(alias: str, join: Join, types: Mapping[str, str]) -> tuple[list[str]
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
     window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
     return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
-
-
-def _alias(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def _column(name: str) -> str:
-    return name.partition(".")[2]

@@ -8,22 +8,21 @@ value is outside of a domain are asked themselves: nothing public tells their va
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
 import duckdb
 import numpy as np
 
-from dpduck.frontend.rows.parts import Coded, Source
+from dpduck.kernel.expressions import Coded, Column, Expression, Own
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
-from dpduck.trusted.rows.placed import Types, outer
-from dpduck.trusted.rows.plain import columns_of, is_plain
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 MOST_COMBINATIONS = 1 << 14
@@ -37,13 +36,13 @@ _FLAG, _NUMBER = "dpduck_flag", "dpduck_number"
 
 @dataclass(frozen=True)
 class Declared:
-    """A column of prepared rows that has codes. sql: of its code."""
+    """A column of prepared rows that has codes. code: the column of its code."""
 
-    code: str
+    code: Column
     domain: ValueDomain
 
 
-Ask = Callable[[str, Mapping[str, Declared], Types], list[bool]]
+Ask = Callable[[Expression, Mapping[Column, Declared]], list[bool]]
 """For which combinations of labels, the last column's first, a condition is true."""
 
 
@@ -54,71 +53,52 @@ def tells(domain: Domain, type_name: str) -> bool:
     return sql_type(type_name).is_told_by_label
 
 
-def coded_source(
-    source: Source, filters: Sequence[str], declared: Mapping[str, Declared], inside: frozenset[str], ask: Ask
-) -> Source:
-    """Returns the source with its conditions over declared columns, and these filters of it, as conditions over codes.
+def coded_condition(
+    condition: Expression, declared: Mapping[Column, Declared], inside: frozenset[Column], ask: Ask
+) -> Expression:
+    """Returns the condition over codes; as it is where something else than declared columns is in it.
 
     inside: codes of which rows outside of a domain are left out anyway.
     """
-    if not declared:
-        return source
-    types = dict(source.types)
-    texts = dict.fromkeys((*source.filters, *filters, *_of_one_table(source)))
-    asked = [text for text in texts if is_plain(text, types) or not outer(source)]
-    coded = ((text, coded_condition(text, declared, types, inside, ask)) for text in asked)
-    return replace(source, coded=tuple((text, one) for text, one in coded if one is not None))
-
-
-def _of_one_table(source: Source) -> Iterator[str]:
-    """Yields conditions of joins that are about one table: one about two is what rows are joined by."""
-    for join in source.joins:
-        for text in join.on:
-            if isinstance(text, str) and len(_tables(columns_of(text, dict(source.types)))) == 1:
-                yield text
-
-
-def _tables(names: Sequence[str]) -> set[str]:
-    return {name.partition(".")[0] for name in names}
-
-
-def coded_condition(
-    text: str, declared: Mapping[str, Declared], types: Types, inside: frozenset[str], ask: Ask
-) -> Coded | None:
-    """Returns the condition over codes; None where something else than declared columns is in it."""
-    names = columns_of(text, types)
+    names = condition.columns
     if not names or not declared.keys() >= set(names):
-        return None
-    columns = {name: declared[name] for name in sorted(names)}
+        return condition
+    columns = {column: declared[column] for column in sorted(names, key=lambda column: column.quoted)}
     if prod(column.domain.size for column in columns.values()) > MOST_COMBINATIONS:
-        return None
-    outside = [condition for column in columns.values() for condition in _outside(column, column.code in inside)]
-    if outside and len(_tables(names)) > 1 and not is_plain(text, types):
-        return None  # rows outside would have to be asked after they are joined
-    return Coded(" OR ".join(outside), _among(list(columns.values()), ask(text, columns, types)))
+        return condition
+    outside = [part for column in columns.values() for part in _outside(column, column.code in inside)]
+    if outside and len({column.relation for column in names}) > 1 and not condition.plain:
+        return condition  # rows outside would have to be asked after they are joined
+    pieces = [piece for part in outside for piece in (" OR ", *part)][1:]
+    test = _among(list(columns.values()), ask(condition, columns))
+    return Coded(condition, Own(tuple(pieces)) if pieces else None, test)
 
 
-def _outside(column: Declared, left_out: bool) -> Iterator[str]:
+def _outside(column: Declared, left_out: bool) -> Iterator[tuple[Column, str]]:
     """Yields conditions for rows whose value the code does not tell."""
     if not left_out:
-        yield f"{column.code} IS NULL"
+        yield column.code, " IS NULL"
     if column.domain.other is not None:
-        yield f"{column.code} = {column.domain.size - 1}"
+        yield column.code, f" = {column.domain.size - 1}"
 
 
-def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> str:
+def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> Own:
     """Tells whether the codes of a row are a combination that is flagged."""
-    place = columns[0].code
+    place: Pieces = (columns[0].code,)
     if len(columns) > 1:
-        place = _place([(f"CAST({column.code} AS BIGINT)", column.domain.size) for column in columns])
+        place = _place([(("CAST(", column.code, " AS BIGINT)"), column.domain.size) for column in columns])
     among, but = _runs(flags, True), _runs(flags, False)
     if not among:
-        return "FALSE"
+        return Own(("FALSE",))
     if not but:
-        return f"{place} IS NOT NULL"
+        return Own((*place, " IS NOT NULL"))
     if min(len(among), len(but)) > MOST_RANGES:
-        return f"[{', '.join('TRUE' if flag else 'FALSE' for flag in flags)}][CAST({place} AS BIGINT) + 1]"
-    return f"NOT ({_in(place, but)})" if len(but) < len(among) else _in(place, among)
+        listed = ", ".join("TRUE" if flag else "FALSE" for flag in flags)
+        return Own((f"[{listed}][CAST(", *place, " AS BIGINT) + 1]"))
+    return Own(("NOT (", *_in(place, but), ")")) if len(but) < len(among) else Own(_in(place, among))
+
+
+Pieces = tuple[str | Column, ...]
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
@@ -131,23 +111,25 @@ def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
     return runs
 
 
-def _in(place: str, runs: Sequence[tuple[int, int]]) -> str:
+def _in(place: Pieces, runs: Sequence[tuple[int, int]]) -> Pieces:
     single = ", ".join(str(low) for low, high in runs if low == high)
-    ranges = [f"{place} BETWEEN {low} AND {high}" for low, high in runs if low < high]
-    return " OR ".join([*([f"{place} IN ({single})"] if single else []), *ranges])
+    listed = [(*place, f" IN ({single})")] if single else []
+    listed += [(*place, f" BETWEEN {low} AND {high}") for low, high in runs if low < high]
+    return tuple(piece for one in listed for piece in (" OR ", *one))[1:]
 
 
 def asked_of_labels(
-    cursor: duckdb.DuckDBPyConnection, workers: Workers, text: str, columns: Mapping[str, Declared], types: Types
+    cursor: duckdb.DuckDBPyConnection, workers: Workers, condition: Expression, columns: Mapping[Column, Declared]
 ) -> list[bool]:
     """See Ask. A condition that the database would not evaluate over rows is computed by a worker, as of rows."""
-    rows, number, parameters = _labels_sql(columns, types)
+    rows, number, parameters = _labels_sql(columns)
     flags = np.zeros(prod(column.domain.size for column in columns.values()), dtype=bool)
-    if is_plain(text, types):
-        numbers, found = reader.columns(cursor, f"SELECT {number}, coalesce({text}, FALSE) FROM {rows}", parameters)
+    if condition.plain:
+        asked = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
+        numbers, found = reader.columns(cursor, asked, parameters)
         flags[numbers] = found
         return [bool(flag) for flag in flags]
-    division = Division({_FLAG: Output("flag", text)}, (), types)
+    division = Division({_FLAG: Output("flag", condition)}, ())
     inputs = "".join(f", {sql} AS {name}" for name, sql in division.inputs().items())
     where = " AND ".join(f"({guard})" for guard in division.guards()) or "TRUE"
     sql = f"SELECT {number} AS {_NUMBER}{inputs} FROM {rows} WHERE {where}"
@@ -158,29 +140,29 @@ def asked_of_labels(
     return [bool(flag) for flag in flags]
 
 
-def _labels_sql(columns: Mapping[str, Declared], types: Types) -> tuple[str, str, dict[str, object]]:
+def _labels_sql(columns: Mapping[Column, Declared]) -> tuple[str, str, dict[str, object]]:
     """FROM with each combination of labels once, under the names of the columns; its number in SQL; parameters."""
     parameters: dict[str, object] = {}
-    tables, places = list[str](), list[tuple[str, int]]()
-    for alias, found in groupby(enumerate(columns.items()), key=lambda one: one[1][0].partition(".")[0]):
-        selected, ranges, codes = list[str](), list[str](), list[tuple[str, int]]()
-        for position, (name, column) in found:
-            values, parameter, code = column.domain.values, f"dpduck_values_{position}", f"c{position}"
+    tables, places = list[str](), list[tuple[Pieces, int]]()
+    for alias, found in groupby(enumerate(columns.items()), key=lambda one: one[1][0].relation):
+        selected, ranges, codes = list[str](), list[str](), list[tuple[Pieces, int]]()
+        for position, (column, declared) in found:
+            values, parameter, code = declared.domain.values, f"dpduck_values_{position}", f"c{position}"
             parameters[parameter] = texts_parameter(values)
             label = f"{texts_sql(parameter, 'VARCHAR')}[{code} + 1]"
-            value = f"CASE WHEN {code} < {len(values)} THEN CAST({label} AS {types[name]}) END"
-            selected.append(f"{value} AS {name.partition('.')[2]}")
-            ranges.append(f"range({column.domain.size}) AS t{position}({code})")
-            codes.append((code, column.domain.size))
-        selected.append(f"{_place(codes)} AS {_NUMBER}")
-        tables.append(f"(SELECT {', '.join(selected)} FROM {', '.join(ranges)}) AS {alias}")
-        places.append((f"{alias}.{_NUMBER}", prod(size for _, size in codes)))
-    return ", ".join(tables), _place(places), parameters
+            value = f"CASE WHEN {code} < {len(values)} THEN CAST({label} AS {column.type_name}) END"
+            selected.append(f"{value} AS {quote_identifier(column.name)}")
+            ranges.append(f"range({declared.domain.size}) AS t{position}({code})")
+            codes.append(((code,), declared.domain.size))
+        selected.append(f"{Own(_place(codes)).sql} AS {_NUMBER}")
+        tables.append(f"(SELECT {', '.join(selected)} FROM {', '.join(ranges)}) AS {quote_identifier(alias)}")
+        places.append(((f"{quote_identifier(alias)}.{_NUMBER}",), prod(size for _, size in codes)))
+    return ", ".join(tables), Own(_place(places)).sql, parameters
 
 
-def _place(digits: Sequence[tuple[str, int]]) -> str:
+def _place(digits: Sequence[tuple[Pieces, int]]) -> Pieces:
     """Returns the number whose digits these are, each in SQL and with how many values it has."""
-    text = ""
+    found: Pieces = ()
     for digit, size in digits:
-        text = f"({text} * {size} + {digit})" if text else digit
-    return text
+        found = ("(", *found, f" * {size} + ", *digit, ")") if found else digit
+    return found

@@ -20,6 +20,7 @@ from dpduck.trusted.rows.answered import Asking, answered
 from dpduck.trusted.rows.worker import CONFIG
 from dpduck.trusted.rows.workers import Program, Workers, least_room
 from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
 
 BATCH = 65_536
 PART = 1 << 20
@@ -61,7 +62,7 @@ class Sent:
 
     @property
     def sql(self) -> str:
-        return ".".join(map(quoted, self.parts))
+        return ".".join(map(quote_identifier, self.parts))
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,6 @@ def order_from(plain: Mapping[str, Any]) -> Order:
 def _asking(plain: Mapping[str, Any]) -> Asking:
     program = plain["program"]
     return Asking(**{**plain, "program": None if program is None else Program(**program)})
-
-
-def quoted(name: str) -> str:
-    """Returns the name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
@@ -165,9 +161,11 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, nam
     database, schema, _ = table.parts
     named = [f"dpduck_{number}" for number in range(len(table.columns))]
     whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
-    reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quoted(database)}")
-    reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}.{quoted(schema)}")
-    typed = ", ".join(f"CAST(dpduck_{n} AS {of}) AS {quoted(column)}" for n, (column, of) in enumerate(table.columns))
+    reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quote_identifier(database)}")
+    reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
+    typed = ", ".join(
+        f"CAST(dpduck_{n} AS {of}) AS {quote_identifier(column)}" for n, (column, of) in enumerate(table.columns)
+    )
     connection.register(name, whole)
     kind = "TABLE" if numbered else "VIEW"
     reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")

@@ -11,10 +11,10 @@ comparison with these.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.relations import PeriodRows
 from dpduck.values.errors import InternalError
-from dpduck.values.periods import PeriodColumn, Periods, every
+from dpduck.values.periods import Periods, every
 from dpduck.values.sqltypes import sql_type
 
 _NUMBERS = {
@@ -26,29 +26,31 @@ _NUMBERS = {
 }
 
 
-def inside_sql(column: PeriodColumn) -> list[str]:
+def inside_sql(rows: PeriodRows) -> list[str]:
     """Returns conditions of the rows that lie in the periods that are read; all tables of a row in one and the same."""
-    found = _between(column, column.periods)
-    for sql, type_name in column.also:
-        other = replace(column, sql=sql, type_name=type_name, also=())
-        inside = " AND ".join([*_between(column, column.periods), *_between(other, column.periods)])
-        found.append(f"CASE WHEN {inside} THEN {number_sql(column)} = {number_sql(other)} ELSE FALSE END")
+    first, *others = rows.columns
+    found, word = _between(first, rows.periods), rows.periods.word
+    for other in others:
+        inside = " AND ".join([*_between(first, rows.periods), *_between(other, rows.periods)])
+        same = f"{number_sql(first, word)} = {number_sql(other, word)}"
+        found.append(f"CASE WHEN {inside} THEN {same} ELSE FALSE END")
     return found
 
 
-def unit_sql(unit: str, column: PeriodColumn) -> str:
+def unit_sql(unit: str, rows: PeriodRows) -> str:
     """Returns one value for a unit's value and the period of its row; NULL for a row of no period, or of no unit."""
-    there = " AND ".join([*_between(column, every(column.periods.word)), f"{unit} IS NOT NULL"])
-    return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number_sql(column)}) END"
+    column, word = rows.columns[0], rows.periods.word
+    there = " AND ".join([*_between(column, every(word)), f"{unit} IS NOT NULL"])
+    return f"CASE WHEN {there} THEN struct_pack(of := {unit}, in_period := {number_sql(column, word)}) END"
 
 
-def number_sql(column: PeriodColumn) -> str:
+def number_sql(column: Column, word: str) -> str:
     """Returns the number of a row's period, as values/periods.number_of numbers it, for a row that is in one."""
-    return _NUMBERS[column.periods.word].format(day=column.sql)
+    return _NUMBERS[word].format(day=column.quoted)
 
 
-def _between(column: PeriodColumn, periods: Periods) -> list[str]:
+def _between(column: Column, periods: Periods) -> list[str]:
     if not sql_type(column.type_name).is_moment:
         raise InternalError("counting failed")
     start, end = (f"CAST('{day.isoformat()}' AS {column.type_name})" for day in (periods.start, periods.end))
-    return [f"{column.sql} >= {start}", f"{column.sql} < {end}"]
+    return [f"{column.quoted} >= {start}", f"{column.quoted} < {end}"]

@@ -10,42 +10,44 @@ back by row number, and are then a stored column like any other.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dpduck.frontend.rows.parts import (
+from dpduck.kernel.expressions import Coded, Column, Comparison, Expression, Lookup, Program
+from dpduck.kernel.relations import (
+    EXTENDING,
+    UNIT_COLUMN,
     Branch,
-    Coded,
+    First,
+    Grouped,
     Join,
-    Lookup,
     Operand,
     Source,
     Stored,
     Union,
     Units,
+    conditions_of,
     most_copies,
     repeats,
+    tables_of,
 )
+from dpduck.kernel.units import Referenced
 from dpduck.trusted.conditions import beyond_scans, where_sql
 from dpduck.trusted.private.contributions import order_sql
-from dpduck.trusted.private.features import comparable_sql, feature_sql, texts_held, without_signs
+from dpduck.trusted.private.features import comparable_sql, feature_sql, stored_operands, texts_held, without_signs
 from dpduck.trusted.rows.answered import ROW
 from dpduck.trusted.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
-from dpduck.trusted.rows.plain import columns_of, is_plain, without_try
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
-Types = Mapping[str, str]
 INNER = "JOIN"
-_COMPARISON = re.compile(r'("(?:[^"]|"")*")\."(?:[^"]|"")*" (?:=|<|>|<=|>=) ("(?:[^"]|"")*")\."(?:[^"]|"")*"')
-EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
-"""After these a condition of an earlier join is no condition of the joined row."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What is asked of the rows of one table beforehand. flags, values: SQL by the name of their column; types of both.
+    """What is asked of the rows of one table beforehand. flags: conditions by the name of their column. values:
+    expressions, with the types that they are cast to.
 
     name: of the table that the answers are put into. extended: columns that are read where an outer join may have
         made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
@@ -55,9 +57,8 @@ class Stage:
     table_sql: str
     alias: str
     name: str
-    flags: tuple[tuple[str, str], ...]
-    values: tuple[tuple[str, Lookup], ...]
-    types: tuple[tuple[str, str], ...] = field(repr=False)
+    flags: tuple[tuple[str, Expression], ...]
+    values: tuple[tuple[str, Expression, str], ...]
     extended: frozenset[str] = frozenset()
     where: str = ""
     longest: int | None = None
@@ -72,20 +73,19 @@ class Placed:
 
     from_sql: str
     where: tuple[str, ...]
-    moved: tuple[str, ...]
+    moved: tuple[Expression, ...]
     stages: tuple[Stage, ...]
     order: tuple[str, ...] = ()
 
 
 def placed(
     source: Source,
-    filters: Sequence[str],
-    types: Types,
+    filters: Sequence[Expression],
     *,
     copied: bool = False,
     joined: bool = False,
-    read: Sequence[str] = (),
-    content: Sequence[str] = (),
+    read: Sequence[Expression] = (),
+    content: Sequence[Expression] = (),
 ) -> Placed:
     """Returns SQL of a source, with further conditions of WHERE.
 
@@ -95,50 +95,14 @@ def placed(
     are joined.
     """
     bounds, made = (most_copies(source), repeats(source)), texts_held(source)
-    scope = _Scope(types, [], copied, coded=dict(source.coded), bounds=bounds, made=made)
+    scope = _Scope([], copied, bounds=bounds, made=made)
     if joined or source.joins:
-        scope.held = _held(source, scope, (*filters, *read), content)
+        scope.held = held_by([*conditions_of(source), *filters, *read], content, bounds)
     parts = _parts(source, scope, True)
-    kept = [scope.condition(text, True) for text in (*source.filters, *filters)]
+    kept = [scope.condition(one, True) for one in (*source.filters, *filters)]
     where = tuple(text for text in kept if text is not None)
     from_sql, stages = parts.render(scope), (*scope.stages, *scope.own_stages())
     return Placed(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
-
-
-def _held(source: Source, scope: _Scope, read: Sequence[str], content: Sequence[str] = (), made: int = 0) -> Held:
-    """Returns what is held of the rows of one level, beside a join or for each unit. made: texts beside those read."""
-    texts = [*source.filters, *_conditions(source), *read]
-    asked = [scope.coded[text].asked(text) if text in scope.coded else text for text in texts]
-    return held_by(asked, content, scope.types, scope.bounds, made)
-
-
-def _tables(source: Source) -> list[Stored]:
-    """Lists the stored tables of a level."""
-    found = [source.first] if isinstance(source.first, Stored) else []
-    for join in source.joins:
-        found += _tables(join.right)
-    return found
-
-
-def _conditions(source: Source) -> list[str]:
-    """Lists what is written of a level's joins: conditions, and equalities with columns."""
-    found = []
-    for join in source.joins:
-        for one in join.on:
-            found += [one] if isinstance(one, str) else [one.value_sql, one.column_sql]
-        found += [*join.right.filters, *_conditions(join.right)]
-    return found
-
-
-def _compares_tables(condition: str) -> bool:
-    """Tells whether a condition is one comparison of columns of two tables. No scan is given such a condition."""
-    aliases = _COMPARISON.fullmatch(condition)
-    return aliases is not None and aliases[1] != aliases[2]
-
-
-def outer(source: Source) -> bool:
-    """Tells whether some join adds rows of NULLs."""
-    return any(join.kind in ("LEFT JOIN", *EXTENDING) for join in source.joins)
 
 
 @dataclass
@@ -148,105 +112,103 @@ class _Asked:
     stored: Stored
     name: str
     where: str = ""
-    flags: dict[str, str] = field(default_factory=dict)
-    values: dict[Lookup, str] = field(default_factory=dict)
+    flags: dict[Expression, str] = field(default_factory=dict)
+    values: dict[tuple[Expression, str], str] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Scope:
-    """One level of a statement: its columns, what is asked of its tables, and stages of the levels inside it.
+    """One level of a statement: what is asked of its tables, and stages of the levels inside it.
 
     made: texts that features of all levels hold of a row.
     """
 
-    types: Types
     stages: list[Stage]
     copied: bool = False
     numbers: list[int] = field(default_factory=lambda: [0])
-    moved: list[str] = field(default_factory=list)
+    moved: list[Expression] = field(default_factory=list)
     tables: dict[str, Stored] = field(default_factory=dict)
     asked: dict[tuple[str, str], _Asked] = field(default_factory=dict)
     cut: dict[str, tuple[list[str], str]] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
-    coded: Mapping[str, Coded] = field(default_factory=dict)
     bounds: tuple[int, bool] = (1, False)
     made: int = 0
     held: Held = field(default_factory=nothing_held)
 
-    def inside(self, source: Source, read: Sequence[str], *, held: bool, made: int = 0) -> _Scope:
-        """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see _held."""
-        found = _Scope(dict(source.types), self.stages, numbers=self.numbers, coded=dict(source.coded))
+    def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
+        """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see held_by."""
+        found = _Scope(self.stages, numbers=self.numbers)
         found.bounds, found.made = self.bounds, self.made
         if held:
-            found.held = _held(source, found, read, made=made)
+            found.held = held_by([*conditions_of(source), *read], (), self.bounds, made)
         return found
 
-    def condition(self, text: str, movable: bool) -> str | None:
-        """Returns a condition as the database may evaluate it; None where it was moved."""
-        coded = self.coded.get(text)
-        if coded is not None:
-            here = not coded.outside or is_plain(text, self.types)
-            return coded.condition(text if here else self._flag(text, coded.outside))
-        if is_plain(text, self.types):
-            return without_try(text, self.types)
+    def condition(self, condition: Expression, movable: bool) -> str | None:
+        """Writes a condition as the database may evaluate it; None where it was moved."""
+        if condition.plain:
+            return condition.sql
+        if isinstance(condition, Coded):
+            outside = "" if condition.outside is None else condition.outside.sql
+            return condition.answered(self._flag(condition.written, outside))
         if movable:
-            self.moved.append(text)
+            self.moved.append(condition)
             return None
-        return self._flag(text)
+        return self._flag(condition)
 
-    def on(self, text: str, movable: bool) -> str | None:
-        """Returns a condition of a join. Only comparisons of columns of two tables may decide how the join is done."""
-        condition = self.condition(text, movable)
-        return condition if condition is None or _compares_tables(condition) else beyond_scans(condition)
+    def on(self, condition: Expression, movable: bool) -> str | None:
+        """Writes a condition of a join. Only comparisons of columns of two tables may decide how the join is done."""
+        if isinstance(condition, Lookup):
+            return self._equality(condition)
+        written = self.condition(condition, movable)
+        joins = isinstance(condition, Comparison) and condition.is_join
+        return written if written is None or joins else beyond_scans(written)
 
-    def _flag(self, text: str, where: str = "") -> str:
+    def _flag(self, condition: Expression, where: str = "") -> str:
         """Returns the worker's answer to a condition about one table, as a column of it."""
-        asked = self._about(text, where)
-        name = asked.flags.setdefault(text, f"{asked.name}_f{len(asked.flags)}")
+        asked = self._about(condition, where)
+        name = asked.flags.setdefault(condition, f"{asked.name}_f{len(asked.flags)}")
         self._note_extended(asked, name)
-        return f'"{asked.stored.alias}"."{name}"'
+        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
 
-    def equality(self, lookup: Lookup) -> str:
-        """Returns an equality of stored columns."""
-        alias, name = self._answered(lookup)
-        column, type_name = lookup.column_sql, lookup.type_name
-        right = column if sql_type(type_name).travels else f"CAST({column} AS VARCHAR)"
-        return f'"{alias}"."{name}" = {right}'
+    def _equality(self, lookup: Lookup) -> str:
+        """Writes an equality of stored columns."""
+        column = lookup.column
+        answer = self._answered(lookup.value, column.type_name)
+        return (
+            f"{answer} = {column.quoted if sql_type(column.type_name).travels else f'CAST({column.quoted} AS VARCHAR)'}"
+        )
 
     def value(self, operand: Operand) -> str:
-        """Returns a value that a unit's features are made of: as stored, or the worker's answer as a column."""
-        stored = self.types.get(operand.sql)
-        if stored is not None and stored != operand.type_name:
-            raise InternalError("a value of another type")
-        if stored is not None:
-            return operand.sql
-        text, kind = operand.sql, operand.type_name
-        if kind == "BOOLEAN":  # a flag says TRUE or nothing
-            alias, name = self._answered(Lookup(f"CAST({text} AS TINYINT)", "TINYINT", ""))
-            return f'CAST("{alias}"."{name}" AS BOOLEAN)'
-        if not sql_type(kind).travels:
+        """Writes a value that a unit's features are made of: as stored, or the worker's answer as a column."""
+        value, kind = operand.value, operand.type_name
+        if isinstance(value, Column):
+            if value.type_name != kind:
+                raise InternalError("a value of another type")
+            return value.sql
+        if not isinstance(value, Program) or not sql_type(kind).travels:
             raise InternalError("a value of a type that no worker gives")
-        alias, name = self._answered(Lookup(text, kind, ""))
-        if kind == "VARCHAR":
-            self.asked[alias, ""].texts.add(name)
-        return f'"{alias}"."{name}"'
+        if kind == "BOOLEAN":  # a flag says TRUE or nothing
+            return f"CAST({self._answered(value.cast('TINYINT'), 'TINYINT')} AS BOOLEAN)"
+        return self._answered(value, kind, held=kind == "VARCHAR")
 
-    def _answered(self, lookup: Lookup) -> tuple[str, str]:
-        """Returns the table, and its column that holds a worker's answers."""
-        asked = self._about(lookup.value_sql)
-        name = asked.values.setdefault(lookup, f"{asked.name}_v{len(asked.values)}")
+    def _answered(self, value: Expression, type_name: str, *, held: bool = False) -> str:
+        """Returns the column that holds a worker's answers. held: whether it is a text that is held beside its row."""
+        asked = self._about(value)
+        name = asked.values.setdefault((value, type_name), f"{asked.name}_v{len(asked.values)}")
         self._note_extended(asked, name)
-        return asked.stored.alias, name
+        if held:
+            asked.texts.add(name)
+        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
 
     def _note_extended(self, asked: _Asked, name: str) -> None:
         if asked.stored.alias in self.extended:
             asked.extended.add(name)
 
-    def _about(self, text: str, where: str = "") -> _Asked:
+    def _about(self, expression: Expression, where: str = "") -> _Asked:
         """Returns the one table that an expression is about, and which of its rows."""
-        aliases = {name.partition(".")[0].strip('"') for name in columns_of(text, self.types)}
+        aliases = {column.relation for column in expression.columns}
         stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
         if stored is None or not stored.numbered:
             raise Refusal(
@@ -287,9 +249,8 @@ class _Scope:
                 asked.stored.sql,
                 asked.stored.alias,
                 asked.name,
-                tuple((name, text) for text, name in asked.flags.items()),
-                tuple((name, lookup) for lookup, name in asked.values.items()),
-                tuple(self.types.items()),
+                tuple((name, condition) for condition, name in asked.flags.items()),
+                tuple((name, *value) for value, name in asked.values.items()),
                 frozenset(asked.extended),
                 asked.where,
                 longest if asked.texts else None,
@@ -314,7 +275,7 @@ class _Parts:
 
 
 def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
-    scope.tables |= {one.alias: one for one in _tables(source)}
+    scope.tables |= {one.alias: one for one in tables_of(source)}
     first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
     joins = []
     for number, join in enumerate(source.joins):
@@ -322,10 +283,10 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
         free = movable and join.kind == INNER and not later & EXTENDING
         if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
             cut = (source if join.first else join.right).first.alias
-            scope.cut[cut] = cut_sql(cut, join, scope.types)
+            scope.cut[cut] = cut_sql(join)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
-        conditions = [scope.equality(one) if isinstance(one, Lookup) else scope.on(one, free) for one in join.on]
+        conditions = [scope.on(one, free) for one in join.on]
         joins.append((join.kind, right, tuple(condition for condition in conditions if condition is not None)))
         if join.kind in ("LEFT JOIN", "FULL JOIN"):
             scope.extended |= _aliases(join.right.first, join.right.joins)
@@ -334,7 +295,7 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
     return _Parts(first, tuple(joins))
 
 
-def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
+def _aliases(first: First, joins: Sequence[Join]) -> set[str]:
     """Returns the tables of a part of FROM."""
     found = {first.alias}
     for join in joins:
@@ -342,20 +303,23 @@ def _aliases(first: Stored | Union | Units, joins: Sequence[Join]) -> set[str]:
     return found
 
 
-def _nested_sql(relation: Union | Units, outer: _Scope) -> str:
+def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
+    if isinstance(relation, Grouped):
+        return relation.sql
     if isinstance(relation, Union):
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
         return outer.relation_sql(f"({branches})", relation.alias)
-    read = [relation.unit_sql, *(sql for sql, _ in relation.outputs), *relation.conditions]
-    read += [one.sql for one in relation.operands if one.sql not in read]
-    scope = outer.inside(relation.source, read, held=True, made=outer.made)
-    parts, where = _level(relation.source, scope)
+    rows_of = relation.rows
+    read = [_held(relation.unit), *(one for one, _ in relation.outputs), *relation.conditions]
+    read += [one.value for one in relation.operands if one.value not in read]
+    scope = outer.inside(rows_of, read, held=True, made=outer.made)
+    parts, where = _level(rows_of, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
-    outputs = [f"{without_signs(sql, scope.types.get(sql, ''))} AS {name}" for sql, name in relation.outputs]
+    outputs = [f"{_output(one)} AS {name}" for one, name in (*relation.outputs, (_held(relation.unit), UNIT_COLUMN))]
     listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
-    rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit_sql} IS NOT NULL'])}"
+    rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit.sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
-    grouping = "" if relation.windowed else f" GROUP BY {relation.unit_sql}"
+    grouping = "" if relation.windowed else f" GROUP BY {relation.unit.sql}"
     return outer.relation_sql(f"(SELECT {listed} FROM {rows}{grouping})", relation.alias)
 
 
@@ -363,33 +327,42 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
     """Returns the columns that are made of a unit's rows. Rows that are tied are in an order by all that is read of
     them here, so that those which are still tied are the same.
     """
-    if any(sql not in scope.types and sql != relation.unit_sql for sql, _ in relation.outputs):
+    if any(not isinstance(one, Column) for one, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
     values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
     read = dict(values)
     if relation.windowed:
-        stored = (Operand(sql, scope.types[sql]) for sql, _ in relation.outputs if sql != relation.unit_sql)
-        read |= {one: without_signs(one.sql, one.type_name) for one in stored}
+        read |= {one: without_signs(one.value.sql, one.type_name) for one in stored_operands(relation)}
     apart = list(dict.fromkeys(apart_sql(value, one.type_name) for one, value in read.items()))
-    tied = (order_sql([relation.unit_sql, *apart]), *apart)
+    tied = (order_sql([relation.unit.sql, *apart]), *apart)
     made = []
     for one in relation.features:
-        condition = scope.condition(one.condition, False) if one.condition else ""
+        condition = None if one.condition is None else scope.condition(one.condition, False)
         made.append(f"{feature_sql(one, values, condition or '', relation, tied)} AS {one.name}")
     return made
 
 
-def _count_sql(condition: str, name: str, scope: _Scope) -> str:
-    if not condition:
+def _held(unit: Expression) -> Expression:
+    """Returns a unit as a table of the level holds it, once the references to it are joined."""
+    return unit.unit if isinstance(unit, Referenced) else unit
+
+
+def _output(output: Expression) -> str:
+    return without_signs(output.sql, output.type_name) if isinstance(output, Column) else output.sql
+
+
+def _count_sql(condition: Expression | None, name: str, scope: _Scope) -> str:
+    if condition is None:
         return f"count(*) AS {name}"
     return f"count(CASE WHEN {scope.condition(condition, False)} THEN 1 END) AS {name}"
 
 
 def _branch_sql(branch: Branch, outer: _Scope) -> str:
-    scope = outer.inside(branch.source, [sql for sql, _ in branch.outputs], held=bool(branch.source.joins))
+    source, outputs = branch.rows, (*branch.outputs, (_held(branch.unit), UNIT_COLUMN))
+    scope = outer.inside(source, [one for one, _ in outputs], held=bool(source.joins))
     scope.held = replace(scope.held, whole=False)  # a column of a UNION ALL keeps its type
-    parts, where = _level(branch.source, scope)
-    listed = ", ".join(f"{sql} AS {name}" for sql, name in branch.outputs)
+    parts, where = _level(source, scope)
+    listed = ", ".join(f"{one.sql} AS {name}" for one, name in outputs)
     outer.stages.extend(scope.own_stages())
     return f"SELECT {listed} FROM {parts.render(scope)}{where_sql(where)}"
 
@@ -397,5 +370,5 @@ def _branch_sql(branch: Branch, outer: _Scope) -> str:
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
     """Returns a source inside another one, none of whose conditions can be moved out of it."""
     parts = _parts(source, scope, False)
-    conditions = (scope.condition(text, False) for text in source.filters)
+    conditions = (scope.condition(one, False) for one in source.filters)
     return parts, [condition for condition in conditions if condition is not None]

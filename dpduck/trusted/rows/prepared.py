@@ -5,31 +5,28 @@ What is counted stays what it was.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import duckdb
 
-from dpduck.frontend.rows.parts import Join, Source, Stored, Union, Units, together_sql
-from dpduck.frontend.text.names import quote_text
+from dpduck.kernel.arithmetic import Cut
+from dpduck.kernel.expressions import Column, Expression, Lookup, Own
+from dpduck.kernel.relations import Branch, First, Grouped, Source, Stored, Units, adds_nulls, tables_of
+from dpduck.kernel.units import Referenced, Together
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
 from dpduck.trusted.rows import reader
+from dpduck.trusted.rows.clamps import ClampedColumn
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere
-from dpduck.trusted.rows.labels import Ask, Declared, asked_of_labels, coded_source, tells
-from dpduck.trusted.rows.placed import outer
-from dpduck.trusted.rows.plain import is_plain, renamed
-from dpduck.trusted.rows.twin_writer import NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_name, code_type, quoted
-from dpduck.trusted.rows.whole_numbers import Clamped
+from dpduck.trusted.rows.labels import Ask, Declared, asked_of_labels, coded_condition, tells
+from dpduck.trusted.rows.twin_writer import CODE, NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_type
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
-
-_HIDDEN = re.compile(r"(r\d+)_\d+")
-First = Stored | Union | Units
+from dpduck.values.quoting import quote_identifier, quote_text
 
 
 @dataclass(frozen=True)
@@ -47,14 +44,20 @@ class Twin:
     unit: str | None
     unit_type: str
     own: bool = True
-    cuts: tuple[Clamped, ...] = field(default=(), repr=False)
+    cuts: tuple[ClampedColumn, ...] = field(default=(), repr=False)
     max_rows: int = 0
     together: tuple[tuple[str, str], ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
 
-    def written(self, alias: str) -> str:
-        """Returns the unit as it is written where several columns under an alias hold it."""
-        return together_sql([(f"{alias}.{quoted(name)}", kind) for name, kind in self.together])
+    def unit_of(self, alias: str) -> Expression | None:
+        """Returns the unit of its rows under an alias, None where rows are units."""
+        if self.own and self.together:
+            return Together(tuple(Column(alias, name, kind) for name, kind in self.together))
+        return None if self.unit is None else Column(alias, self.unit, self.unit_type)
+
+    def code(self, alias: str, number: int) -> Column:
+        """Returns the column with the codes of its n-th domain, under an alias."""
+        return Column(alias, CODE.format(number), code_type(self.codes[number][1]))
 
 
 Beside = Callable[
@@ -127,46 +130,74 @@ def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str]
 def _over_twins(
     job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str, str], numbered: bool, ask: Ask
 ) -> CountingJob:
-    if job.source is None:
-        raise InternalError("rows of no known table")
-    known = _tables(job.source, twins)
-    if job.lookup is None:
-        unit_sql, source = _own_unit(job.unit_sql, job.source, twins)
-    else:
-        unit_sql, source = _unit_of(job.lookup.reference_sql.partition(".")[0], known), job.source
+    known, source = _tables(job.source, twins), job.source
+    unit = _held(job.unit, known)
     keys = tuple(_coded(key, known, source) for key in job.keys)
-    inside = frozenset() if outer(source) else frozenset(key.sql for key in keys)
-    conditions = [*job.filters, *(one.condition for one in job.aggregates if one.condition)]
-    source = _of_codes(_typed(source, known), conditions, known, inside, ask)
-    source = _renamed(_with_cuts(source, known), twins, public, ask)
-    first = f'"{source.first.alias}"'
-    prepared, unit_type = None, job.unit_type
-    if unit_sql is not None and first in known and unit_sql == _unit_of(first, known) and _once(source):
-        codes = frozenset(f"{first}.{code_name(number)}" for number in range(len(known[first].codes)))
+    inside = frozenset() if adds_nulls(source) else frozenset(one for key in keys for one in key.value.columns)
+    coder = _Coder(source, known, inside, ask)
+    source = replace(_renamed(coder.source(source), twins, public, ask), cuts=_cuts(known))
+    first = "" if isinstance(source.first, Grouped) else source.first.alias
+    prepared = None
+    if unit is not None and first in known and unit == known[first].unit_of(first) and _once(source):
+        codes = frozenset[Expression](known[first].code(first, number) for number in range(len(known[first].codes)))
         crowded = job.max_rows < known[first].max_rows
-        prepared = Prepared(f"{first}.{ROWS_OF_UNIT}", f"{first}.{OPEN_ROWS}", f"{first}.{PLACE}", codes, crowded)
+        rows, outside, place = (f"{quote_identifier(first)}.{name}" for name in (ROWS_OF_UNIT, OPEN_ROWS, PLACE))
+        prepared = Prepared(rows, outside, place, codes, crowded)
         if numbered:
-            unit_sql, unit_type = f"{first}.{NUMBER}", "BIGINT"
+            unit = Own((f"{quote_identifier(first)}.{NUMBER}",), "BIGINT")
     return replace(
         job,
         source=source,
+        filters=tuple(map(coder.condition, job.filters)),
         keys=keys,
-        aggregates=tuple(_of_label(one, source) for one in job.aggregates),
-        beside=tuple(_of_label(one, source) for one in job.beside),
-        unit_sql=unit_sql,
-        unit_type=unit_type,
-        lookup=None,
+        aggregates=tuple(map(coder.aggregate, job.aggregates)),
+        beside=tuple(map(coder.aggregate, job.beside)),
+        unit=unit,
         prepared=prepared,
         cell_key=(),  # of the table itself; the door has compared bounds before
     )
 
 
-def _of_label(aggregate: Contribution, source: Source) -> Contribution:
-    """Returns what a row adds, with its condition over codes, where the database reads it for rows outside."""
-    coded = dict(source.coded).get(aggregate.condition)
-    if coded is None or (coded.outside and not is_plain(aggregate.condition, dict(source.types))):
-        return aggregate
-    return replace(aggregate, condition=coded.condition(aggregate.condition))
+class _Coder:
+    """Puts codes in the place of declared columns, in the conditions of one level of a statement.
+
+    inside: codes of which rows outside of a domain are left out anyway.
+    """
+
+    def __init__(self, source: Source, known: Mapping[str, Twin], inside: frozenset[Column], ask: Ask) -> None:
+        self._known, self._inside, self._ask, self._nulls = known, inside, ask, adds_nulls(source)
+        self._coded: dict[Expression, Expression] = {}
+
+    def condition(self, condition: Expression) -> Expression:
+        """Returns a condition over codes. Rows of NULLs have no code: about them, a program is asked as it is."""
+        if isinstance(condition, Lookup) or (self._nulls and not condition.plain):
+            return condition
+        if condition not in self._coded:
+            columns = ((column, self._declared(column)) for column in condition.columns)
+            declared = {column: one for column, one in columns if one is not None}
+            self._coded[condition] = coded_condition(condition, declared, self._inside, self._ask)
+        return self._coded[condition]
+
+    def aggregate(self, aggregate: Contribution) -> Contribution:
+        """Returns what a row adds, with its condition over codes, where the database reads it for rows outside."""
+        coded = None if aggregate.condition is None else self.condition(aggregate.condition)
+        return replace(aggregate, condition=coded) if coded is not None and coded.plain else aggregate
+
+    def source(self, source: Source) -> Source:
+        """Returns the source with its conditions over codes. What rows of two tables are joined by stays."""
+        joins = (replace(join, on=tuple(map(self._on, join.on))) for join in source.joins)
+        return replace(source, filters=tuple(map(self.condition, source.filters)), joins=tuple(joins))
+
+    def _on(self, condition: Expression) -> Expression:
+        one_table = len({column.relation for column in condition.columns}) == 1
+        return self.condition(condition) if one_table else condition
+
+    def _declared(self, column: Column) -> Declared | None:
+        twin = self._known.get(column.relation)
+        for number, (name, domain) in enumerate(twin.codes if twin is not None else ()):
+            if twin is not None and name == column.name and isinstance(domain, ValueDomain):
+                return Declared(twin.code(column.relation, number), domain) if tells(domain, column.type_name) else None
+        return None
 
 
 def _once(source: Source) -> bool:
@@ -178,62 +209,25 @@ def _once(source: Source) -> bool:
 
 
 def _tables(source: Source, twins: Mapping[str, Twin]) -> dict[str, Twin]:
-    """Returns the twins that a source reads itself, by their quoted aliases."""
-    found = {}
-    for one in (source, *(join.right for join in source.joins)):
-        if isinstance(one.first, Stored) and one.first.sql in twins:
-            found[f'"{one.first.alias}"'] = twins[one.first.sql]
-        if one is not source:
-            found |= _tables(one, twins) if one.joins else {}
-    return found
+    """Returns the twins that a source reads itself, by their aliases."""
+    return {one.alias: twins[one.table] for one in tables_of(source) if one.table in twins}
 
 
-def _unit_of(alias: str, known: Mapping[str, Twin]) -> str | None:
-    twin = known[alias]
-    if twin.own and twin.together:
-        return twin.written(alias)
-    return None if twin.unit is None else f"{alias}.{quoted(twin.unit)}"
-
-
-def _typed(source: Source, known: Mapping[str, Twin]) -> Source:
-    """Returns the source with the types of what its twins have besides the columns of their tables."""
-    types = dict(source.types)
-    for alias, twin in known.items():
-        types |= {f"{alias}.{code_name(n)}": code_type(domain) for n, (_, domain) in enumerate(twin.codes)}
-        types |= {} if twin.own or twin.unit is None else {f"{alias}.{quoted(twin.unit)}": twin.unit_type}
-    return replace(source, types=tuple(types.items()))
-
-
-def _with_cuts(source: Source, known: Mapping[str, Twin]) -> Source:
-    """Returns the source with the columns that its twins hold cut, too: NULL wherever the column is."""
-    cuts = tuple(
-        clamped.cut(number, alias, f"{alias}.{quoted(clamped.name)}")
+def _cuts(known: Mapping[str, Twin]) -> tuple[Cut, ...]:
+    """Returns the columns that twins hold cut, too: NULL wherever the column is."""
+    return tuple(
+        clamped.cut(number, Column(alias, clamped.name, clamped.type_name))
         for alias, twin in known.items()
         for number, clamped in enumerate(twin.cuts)
     )
-    return replace(source, cuts=cuts)
 
 
-def _own_unit(unit_sql: str | None, source: Source, twins: Mapping[str, Twin]) -> tuple[str | None, Source]:
-    """Returns the unit as twins hold it, and the source without the joins that looked for it."""
-    if unit_sql is None:
-        return None, source
-    known = _tables(source, twins)
-    units, joins = dict[str, str](), list[Join]()
-    for join in source.joins:
-        hidden = isinstance(join.right.first, Stored) and _HIDDEN.fullmatch(join.right.first.alias)
-        if not hidden:
-            joins.append(join)
-            continue
-        text, twin = f'"{hidden[0]}".', known[f'"{hidden[1]}"']
-        if twin.together:
-            unit_sql = unit_sql.replace(twin.written(f'"{hidden[0]}"'), str(_unit_of(f'"{hidden[1]}"', known)))
-        units |= {name: str(_unit_of(f'"{hidden[1]}"', known)) for name in _columns(unit_sql) if name.startswith(text)}
-    return renamed(unit_sql, units), replace(source, joins=tuple(joins))
-
-
-def _columns(sql: str) -> list[str]:
-    return re.findall(r'"(?:[^"]|"")*"\."(?:[^"]|"")*"', sql)
+def _held(unit: Expression | None, known: Mapping[str, Twin]) -> Expression | None:
+    """Returns a unit as twins hold it: beside each row that finds it by references."""
+    if not isinstance(unit, Referenced):
+        return unit
+    alias = unit.reference.relation
+    return known[alias].unit_of(alias)
 
 
 def _coded(key: KeyColumn, known: Mapping[str, Twin], source: Source) -> KeyColumn:
@@ -241,32 +235,19 @@ def _coded(key: KeyColumn, known: Mapping[str, Twin], source: Source) -> KeyColu
 
     Where an outer join adds rows of NULLs, these have no code, and a value that may be in the domain.
     """
-    alias, _, column = key.sql.partition(".")
-    if outer(source):
+    column = key.value
+    twin = known.get(column.relation) if isinstance(column, Column) else None
+    if adds_nulls(source) or twin is None or not isinstance(column, Column):
         return key
-    for number, (name, domain) in enumerate(known[alias].codes if alias in known else ()):
-        if column == quoted(name) and domain == key.domain:
-            return KeyColumn(f"{alias}.{code_name(number)}", _codes_of(domain))
+    for number, (name, domain) in enumerate(twin.codes):
+        if column.name == name and domain == key.domain:
+            return KeyColumn(twin.code(column.relation, number), _codes_of(domain))
     return key
 
 
 def _codes_of(domain: Domain) -> ValueDomain:
     """Returns the codes of a domain as a domain."""
     return ValueDomain(code_type(domain), tuple(map(str, range(domain.size))))
-
-
-def _of_codes(
-    source: Source, filters: Sequence[str], known: Mapping[str, Twin], inside: frozenset[str], ask: Ask
-) -> Source:
-    """Returns the source whose conditions over declared columns are over their codes."""
-    types = dict(source.types)
-    declared = {
-        f"{alias}.{quoted(name)}": Declared(f"{alias}.{code_name(number)}", domain)
-        for alias, twin in known.items()
-        for number, (name, domain) in enumerate(twin.codes)
-        if isinstance(domain, ValueDomain) and tells(domain, types.get(f"{alias}.{quoted(name)}", ""))
-    }
-    return coded_source(source, filters, declared, inside, ask)
 
 
 def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> Source:
@@ -278,38 +259,26 @@ def _renamed(source: Source, twins: Mapping[str, Twin], public: Mapping[str, str
     )
 
 
-def _level(
-    source: Source, more: Sequence[str], twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask
-) -> Source:
-    """Returns a source inside another one, over other tables. more: conditions of its rows beside its own."""
-    known = _tables(source, twins)
-    return _renamed(_of_codes(_typed(source, known), more, known, frozenset(), ask), twins, public, ask)
-
-
 def _first(first: First, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> First:
     """Returns rows of a twin; of a union or of units, each part with the units that its twins hold."""
     if isinstance(first, Stored):
         names = {**{name: twin.sql for name, twin in twins.items()}, **public}
-        return replace(first, sql=renamed(first.sql, names))
+        return replace(first, table=names.get(first.table, first.table))
     if isinstance(first, Units):
-        unit_sql, source = _own_unit(first.unit_sql, first.source, twins)
-        inner = _level(source, [condition for condition, _ in first.counts if condition], twins, public, ask)
-        return replace(
-            first, source=inner, unit_sql=str(unit_sql), outputs=_outputs(first.outputs, first.source, twins)
-        )
-    branches = []
-    for branch in first.branches:
-        _, source = _own_unit("", branch.source, twins)
-        inner = _level(source, (), twins, public, ask)
-        branches.append(replace(branch, source=inner, outputs=_outputs(branch.outputs, branch.source, twins)))
-    return replace(first, branches=tuple(branches))
+        known = _tables(first.source, twins)
+        coder = _Coder(first.source, known, frozenset(), ask)
+        counts = tuple((None if one is None else coder.condition(one), name) for one, name in first.counts)
+        inner = _renamed(coder.source(first.source), twins, public, ask)
+        return replace(first, source=inner, unit=_held(first.unit, known) or first.unit, counts=counts)
+    if isinstance(first, Grouped):
+        return first
+    return replace(first, branches=tuple(_branch(branch, twins, public, ask) for branch in first.branches))
 
 
-def _outputs(
-    outputs: tuple[tuple[str, str], ...], source: Source, twins: Mapping[str, Twin]
-) -> tuple[tuple[str, str], ...]:
-    """Returns outputs, one of which may be the unit."""
-    return tuple((str(_own_unit(sql, source, twins)[0]), name) for sql, name in outputs)
+def _branch(branch: Branch, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> Branch:
+    known = _tables(branch.source, twins)
+    inner = _renamed(_Coder(branch.source, known, frozenset(), ask).source(branch.source), twins, public, ask)
+    return replace(branch, source=inner, unit=_held(branch.unit, known) or branch.unit)
 
 
 def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, twins: Twins | Apart | None) -> None:
@@ -317,7 +286,7 @@ def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, twins:
 
     DuckDB keeps a key for all rows of a transaction. Prepared rows are older, so that their own record of keys counts.
     """
-    table = job.source.first.sql if job.source is not None and isinstance(job.source.first, Stored) else ""
+    table = job.source.first.table if isinstance(job.source.first, Stored) else ""
     twin = None if twins is None or isinstance(twins, Apart) else twins.tables.get(table)
     kept = twin is not None and job.cell_key in twin.keys
     if twins is None:

@@ -13,16 +13,18 @@ from itertools import chain
 
 import pyarrow as pa
 
-from dpduck.frontend.rows.parts import text_sql, without_sign
+from dpduck.kernel.expressions import Column, Expression, Names, Own, columns_of, stored_name
+from dpduck.kernel.expressions import Program as Written
+from dpduck.kernel.stored import text_sql, without_sign
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.rows.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.trusted.rows.functions import require_row_local, texts_made
 from dpduck.trusted.rows.held import REPEATED, SHORTEST_READ
-from dpduck.trusted.rows.placed import Stage, Types
-from dpduck.trusted.rows.plain import columns_of, renamed
+from dpduck.trusted.rows.placed import Stage
 from dpduck.trusted.rows.worker import BATCH
 from dpduck.trusted.rows.workers import Program, Runner, Workers, row_texts
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
@@ -56,24 +58,23 @@ _MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BL
 class Output:
     """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that travels.
 
-    value_sql: what is computed of the row. then_sql: what is made of it, with {} for the value; '' for the value as is.
+    value: what is computed of the row. then_sql: what is made of it, with {} for the value; '' for the value as is.
     """
 
     kind: str
-    value_sql: str
+    value: Expression
     then_sql: str = ""
 
 
 @dataclass(frozen=True)
 class Division:
-    """What the worker computes, by the name of the column, and the conditions that it decides; types of columns.
+    """The outputs that the worker computes, by the name of their column, and the conditions that it decides.
 
     copies: rows that joins make of one. keys: texts that rows are grouped by. looked_up: bytes of a text among keys.
     """
 
     outputs: Mapping[str, Output]
-    conditions: tuple[str, ...]
-    types: Types = field(repr=False)
+    conditions: tuple[Expression, ...]
     parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
     copies: int = 1
     keys: int = 0
@@ -85,22 +86,22 @@ class Division:
         return bool(self.outputs or self.conditions)
 
     @property
-    def columns(self) -> list[str]:
+    def columns(self) -> tuple[Column, ...]:
         """Returns the stored columns that are read for it."""
-        return list(dict.fromkeys(name for text in self._expressions() for name in columns_of(text, self.types)))
+        return columns_of(self._expressions())
 
     @property
     def names(self) -> list[str]:
         """Returns the columns of the answer."""
         return [*([KEEP] if self.conditions else []), *self.outputs]
 
-    def inputs(self) -> dict[str, str]:
+    def inputs(self, names: Names = stored_name) -> dict[str, str]:
         """Returns columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
-        return {f"dpduck_x_{number}": _sent(name, self.types[name]) for number, name in enumerate(self.columns)}
+        return {f"dpduck_x_{number}": _sent(column, names) for number, column in enumerate(self.columns)}
 
     def guards(self) -> list[str]:
         """Returns conditions that leave out rows whose texts are too long."""
-        texts = [_sent(name, self.types[name]) for name in self._texts()]
+        texts = [_sent(column) for column in self._texts()]
         return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
 
     @property
@@ -122,14 +123,14 @@ class Division:
     def _longest_of_made(self) -> int:
         return (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH
 
-    def _texts(self) -> list[str]:
-        return [name for name in self.columns if not sql_type(self.types[name]).has_fixed_size]
+    def _texts(self) -> list[Column]:
+        return [column for column in self.columns if not sql_type(column.type_name).has_fixed_size]
 
     def _texts_made(self) -> int:
-        return sum(texts_made(text) for text in self._expressions())
+        return sum(texts_made(one.sql) for one in self._expressions())
 
-    def _expressions(self) -> Iterator[str]:
-        return chain(self.conditions, (output.value_sql for output in self.outputs.values()))
+    def _expressions(self) -> Iterator[Expression]:
+        return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def reads_texts(self, other_texts: bool) -> bool:
         """Tells whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
@@ -161,15 +162,15 @@ class Division:
                 accepted="fewer casts, concatenations and text functions in one statement, or several statements; "
                 "where the process's memory is limited, a higher limit (dpduck serve .. --vault-memory 4GB)",
             )
-        columns = {name: f"dpduck_x_{number}" for number, name in enumerate(self.columns)}
-        restored = [_restored(x, self.types[name]) for name, x in columns.items()]
+        columns = {column: f"dpduck_x_{number}" for number, column in enumerate(self.columns)}
+        restored = [_restored(x, column.type_name) for column, x in columns.items()]
         values, results = [], []
         if self.conditions:
-            kept = " AND ".join(_asked(text, columns) for text in self.conditions)
+            kept = " AND ".join(_asked(one, columns) for one in self.conditions)
             values.append(f"coalesce(({kept}), FALSE) AS {KEEP}")
             results.append(KEEP)
         for name, output in self.outputs.items():
-            values.append(f"{_asked(output.value_sql, columns)} AS {name}")
+            values.append(f"{_asked(output.value, columns)} AS {name}")
             results.append(f"{_result(name, output, self.longest_made, self.looked_up)} AS {name}")
         sql = (
             f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
@@ -180,27 +181,27 @@ class Division:
         return Program(sql, pa.schema(fields), dict(self.parameters))
 
 
-def _asked(text: str, columns: Mapping[str, str]) -> str:
+def _asked(expression: Expression, columns: Mapping[Column, str]) -> str:
     """Returns what the worker computes for an expression: looked at as it was written, and again as it will run.
 
     TRY is around all of it: where a row of a vector raises, each of them is computed by itself, as if it were alone.
     """
     known = frozenset(columns.values())
-    written = renamed(text, columns)
+    written = expression.write(columns.__getitem__)
     require_row_local(written, known)
     sql = with_results_of_their_own(with_whole_conditions(f"try({written})"))
     require_row_local(sql, known)
     return sql
 
 
-def _sent(name: str, type_name: str) -> str:
-    kind = sql_type(type_name)
+def _sent(column: Column, names: Names = stored_name) -> str:
+    kind = sql_type(column.type_name)
     if kind.travels:
-        return name
+        return names(column)
     if kind.goes_as_text:
-        return text_sql(name, type_name)
+        return text_sql(names(column), column.type_name)
     raise Refusal(
-        f"an expression over {name.rpartition('.')[2]}, a {kind.word}, is refused",
+        f"an expression over {quote_identifier(column.name)}, a {kind.word}, is refused",
         accepted="columns of numbers, texts, BOOLEAN, dates, times, intervals, ENUM and UUID in expressions",
     )
 
@@ -256,13 +257,14 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
     """Returns what is asked of a single table beforehand, as a stage of `answered`. looked_up: as of a Division."""
-    outputs = {name: Output("flag", text) for name, text in stage.flags}
-    for name, lookup in stage.values:
-        value = f"try(try_cast({lookup.value_sql} AS {lookup.type_name}))"
-        plain = sql_type(lookup.type_name).travels
-        outputs[name] = Output(lookup.type_name, value) if plain else Output("VARCHAR", f"CAST({value} AS VARCHAR)")
+    outputs = {name: Output("flag", condition) for name, condition in stage.flags}
+    for name, value, type_name in stage.values:
+        tried = _tried(value, type_name)
+        outputs[name] = (
+            Output(type_name, tried) if sql_type(type_name).travels else Output("VARCHAR", tried.cast("VARCHAR"))
+        )
     longest = looked_up if stage.longest is None else min(looked_up, stage.longest)
-    division = Division(outputs, (), dict(stage.types), looked_up=longest)
+    division = Division(outputs, (), looked_up=longest)
     alias = f'"{stage.alias}"'
     columns = {ROW: f"{alias}.rowid", **division.inputs()}
     listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
@@ -274,12 +276,18 @@ def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Aski
     return division.asking(sql, {}, False, stage.name)
 
 
+def _tried(value: Expression, type_name: str) -> Written:
+    """Returns a value cast to a type, NULL where that is not possible."""
+    pieces = value.pieces if isinstance(value, Own) else value.columns
+    return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))
+
+
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
     """Refuses what says something of a row of NULLs where an outer join puts one: it is read from rows that are there.
 
     A public fact: it follows from the expression alone.
     """
-    types = (sql_type(division.types[column]) for column in division.columns)
+    types = (sql_type(column.type_name) for column in division.columns)
     columns = {
         name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
         for name, kind in zip(division.inputs(), types, strict=True)

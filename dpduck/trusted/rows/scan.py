@@ -9,21 +9,19 @@ from types import MappingProxyType
 
 import duckdb
 
-from dpduck.frontend.rows.parts import (
-    REFERENCE,
-    ROWS,
-    Cut,
+from dpduck.kernel.arithmetic import Computed, Cut, Double
+from dpduck.kernel.expressions import Column, Expression
+from dpduck.kernel.relations import (
+    EXTENDING,
+    PeriodRows,
     Source,
     Stored,
     Union,
-    UnitLookup,
-    instant_sql,
-    is_together,
     most_copies,
     repeats,
-    shortened_sql,
-    text_sql,
 )
+from dpduck.kernel.stored import instant_sql, shortened_sql, text_sql
+from dpduck.kernel.units import REFERENCE, ROWS, Referenced, Together, lookup_sql
 from dpduck.trusted.conditions import where_sql
 from dpduck.trusted.private.contributions import (
     KEY,
@@ -43,14 +41,11 @@ from dpduck.trusted.rows.answered import answered
 from dpduck.trusted.rows.elsewhere import Elsewhere, counted_elsewhere
 from dpduck.trusted.rows.held import hashed_sql
 from dpduck.trusted.rows.periods import inside_sql, unit_sql
-from dpduck.trusted.rows.placed import EXTENDING, Placed, Stage, Types, placed
-from dpduck.trusted.rows.plain import is_plain
-from dpduck.trusted.rows.plain_numbers import Computed, computed, stored_column
+from dpduck.trusted.rows.placed import Stage, placed
 from dpduck.trusted.rows.program import Division, longest_lookup, longest_read, longest_repeated, staged
 from dpduck.trusted.rows.reader import FAILED
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
-from dpduck.values.periods import PeriodColumn
 from dpduck.values.sqltypes import sql_type
 
 Parameters = Mapping[str, object]
@@ -60,31 +55,26 @@ Parameters = Mapping[str, object]
 class Scan:
     """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
 
-    types: of stored columns; None where the job's SQL is trusted code's own, which no analyst had a word in.
-    order: of a unit's rows. prepared: of prepared rows. joined: whether there are joins. coded: conditions over codes,
-        which are our own.
+    order: of a unit's rows. prepared: of prepared rows. joined: whether there are joins.
     elsewhere: the engine that has the rows. alone: whether each row comes of one private row, and of no other one.
     copies: the most rows that joins make of one. repeats: whether one may stand beside any number of others.
-    cuts: columns that rows hold cut, too. periods: by which units are told apart, beside unit_sql.
+    cuts: columns that rows hold cut, too. periods: by which units are told apart, beside the unit.
     """
 
     from_sql: str
     where: tuple[str, ...]
-    moved: tuple[str, ...]
+    moved: tuple[Expression, ...]
     stages: tuple[Stage, ...]
-    unit_sql: str | None
+    unit: Expression | None
     unit_type: str
     order: str
-    lookup: UnitLookup | None
-    types: Types | None = field(repr=False)
     prepared: Prepared | None = None
     joined: bool = False
-    coded: frozenset[str] = frozenset()
     elsewhere: Elsewhere | None = field(default=None, repr=False)
     alone: bool = False
     copies: int = 1
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
-    periods: PeriodColumn | None = None
+    periods: PeriodRows | None = None
     repeats: bool = False
 
     @property
@@ -99,7 +89,7 @@ class Scan:
         """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
         return longest_lookup(self.copies, self.repeats)
 
-    def known(self, keys: Sequence[str] | None, worker: bool) -> Known | None:
+    def known(self, keys: Sequence[Expression] | None, worker: bool) -> Known | None:
         """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
         rows.
 
@@ -123,101 +113,87 @@ class Scan:
     @property
     def bounding(self) -> list[str]:
         """Returns the columns by which a unit's rows are bounded; none without a unit."""
-        return [] if self.unit_sql is None else [UNIT, *self.ordering()]
+        return [] if self.unit is None else [UNIT, *self.ordering()]
 
-    def reads(self, condition: str) -> bool:
-        """Tells whether the database reads a condition itself."""
-        return self.types is None or condition in self.coded or is_plain(condition, self.types)
-
-    def number(self, value_sql: str) -> Computed | None:
+    def number(self, value: Expression) -> Computed | None:
         """Returns how the database computes a number itself; None where it does not."""
-        return Computed(value_sql) if self.types is None else computed(value_sql, self.types, self.cuts)
+        if isinstance(value, Double):
+            return value.computed(self.cuts)
+        return Computed(value.sql) if value.plain else None
 
     def steps(self, aggregate: Contribution) -> str:
         """Returns the column in which rows hold a number in steps already; "" where they do not."""
-        ends = (stored_column(aggregate.value_sql), aggregate.low, aggregate.high, aggregate.step)
-        if self.unit_sql is None or aggregate.per_group:
+        column = aggregate.value.column if isinstance(aggregate.value, Double) else None
+        ends = (column, aggregate.low, aggregate.high, aggregate.step)
+        if self.unit is None or aggregate.per_group:
             return ""
-        found = (one.steps_sql for one in self.cuts if (one.column_sql, one.low, one.high, one.step) == ends)
+        found = (one.steps_sql for one in self.cuts if (one.column, one.low, one.high, one.step) == ends)
         return next(found, "")
 
 
-def scan_of(job: CountingJob, texts: Sequence[str] = ()) -> Scan:
-    """Returns a job's rows. A job without a source is of trusted code's own SQL. texts: what else is read of rows."""
-    lookup = job.lookup
-    if job.source is None:
-        found, types = Placed(job.from_sql, job.filters, (), ()), None
-        rows = job.from_sql if lookup is None else lookup.rows_sql
-    else:
-        types = dict(job.source.types)
-        # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
-        copied = job.unit_sql is None or (job.prepared is not None and not job.prepared.crowded)
-        ordered = job.unit_sql is not None and job.prepared is None
-        found = placed(
-            job.source, job.filters, types, copied=copied, joined=lookup is not None, read=[*_read(job), *texts],
-            content=job.content_sql if ordered else (),
-        )  # fmt: skip
-        rows = found.from_sql
-    where = (*found.where, *_periods(job, types))
-    content = job.content_sql if types is None else [hashed_sql(name, types.get(name, "")) for name in job.content_sql]
+def scan_of(job: CountingJob, texts: Sequence[Expression] = ()) -> Scan:
+    """Returns a job's rows. texts: what else is read of rows."""
+    source, found_by = job.source, isinstance(job.unit, Referenced)
+    # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
+    copied = job.unit is None or (job.prepared is not None and not job.prepared.crowded)
+    ordered = job.unit is not None and job.prepared is None
+    found = placed(
+        source, job.filters, copied=copied, joined=found_by, read=[*_read(job), *texts],
+        content=job.content if ordered else (),
+    )  # fmt: skip
+    content = [hashed_sql(one.sql, one.type_name if isinstance(one, Column) else "") for one in job.content]
     order = found.order[0] if len(found.order) == 1 else order_sql(found.order or content)
     return Scan(
-        rows, where, found.moved, found.stages, job.unit_sql, job.unit_type, order, lookup, types,
-        job.prepared, job.source is not None and bool(job.source.joins),
-        frozenset(one.condition(text) for text, one in job.source.coded) if job.source is not None else frozenset(),
-        job.elsewhere, job.elsewhere is not None and lookup is None and _alone(job.source, job.elsewhere),
-        1 if job.source is None else most_copies(job.source),
-        () if job.source is None else job.source.cuts, job.periods, job.source is not None and repeats(job.source),
+        found.from_sql, (*found.where, *_periods(job)), found.moved, found.stages, job.unit, job.unit_type, order,
+        job.prepared, bool(source.joins),
+        job.elsewhere, job.elsewhere is not None and not found_by and _alone(source, job.elsewhere),
+        most_copies(source), source.cuts, job.periods, repeats(source),
     )  # fmt: skip
 
 
-def _read(job: CountingJob) -> list[str]:
+def _read(job: CountingJob) -> list[Expression]:
     """Lists what a job reads of rows beside their source's conditions."""
-    found = [key.sql for key in job.keys]
-    found += [text for one in job.aggregates for text in (one.condition, one.value_sql) if text]
-    found += [] if job.unit_sql is None else [job.unit_sql]
-    return found if job.lookup is None else [*found, job.lookup.reference_sql]
+    found = [key.value for key in job.keys]
+    found += [part for one in job.aggregates for part in (one.condition, one.value) if part is not None]
+    found += [] if job.unit is None else [job.unit]
+    return found
 
 
-def _periods(job: CountingJob, types: Types | None) -> list[str]:
+def _periods(job: CountingJob) -> list[str]:
     """Returns conditions of our own that keep rows of the job's periods alone: of the stored columns of its tables.
 
     A private table beside the first is joined by a key, which cuts no rows: a cut would depend on rows of other
     periods. Joins with public tables alone are by keys of theirs, without a content.
     """
-    column, source = job.periods, job.source
-    if column is None:
+    if job.periods is None:
         return []
-    if source is None or types is None:
-        raise InternalError(FAILED)
-    private = [join for join in source.joins if join.content or not join.keys]
-    tables = [source.first, *(join.right.first for join in private)]
-    columns = [(column.sql, column.type_name), *column.also]
+    private = [join for join in job.source.joins if join.content or not join.keys]
+    tables = [job.source.first, *(join.right.first for join in private)]
     plain = all(join.kind == "JOIN" and not (join.content or join.right.joins) for join in private)
-    if not plain or len(tables) != len(columns):
+    if not plain or len(tables) != len(job.periods.columns):
         raise InternalError(FAILED)
-    for table, (sql, type_name) in zip(tables, columns, strict=True):
-        if not isinstance(table, Stored) or not sql.startswith(f'"{table.alias}".') or types.get(sql) != type_name:
+    for table, column in zip(tables, job.periods.columns, strict=True):
+        if not isinstance(table, Stored) or column.relation != table.alias:
             raise InternalError(FAILED)
-    return inside_sql(column)
+    return inside_sql(job.periods)
 
 
-def _alone(source: Source | None, elsewhere: Elsewhere) -> bool:
+def _alone(source: Source, elsewhere: Elsewhere) -> bool:
     """Tells whether each row comes of one private row: of a table, or of a UNION ALL's, joined with public ones."""
     private = {table.sql for table in elsewhere.tables if table.rows is None}
-    return source is not None and _firsts(source, private) == private
+    return _firsts(source, private) == private
 
 
 def _firsts(source: Source, private: set[str]) -> set[str]:
     """Returns the private tables whose rows are the source's, one by one; none where rows come of several rows."""
     for join in source.joins:
         right = join.right
-        if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.sql in private:
+        if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.table in private:
             return set()
     if isinstance(source.first, Stored):
-        return {source.first.sql} & private
+        return {source.first.table} & private
     branches = source.first.branches if isinstance(source.first, Union) else ()
-    found = [_firsts(branch.source, private) for branch in branches]
+    found = [_firsts(branch.rows, private) for branch in branches]
     return set[str]().union(*found) if all(found) else set()
 
 
@@ -236,25 +212,27 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     table of units for one that leaves a fifth of them, and hashes that table in place of the few rows that are looked
     up: of TPC-H query 6, twice the time.
     """
-    if scan.unit_sql is not None and is_together(scan.unit_sql):  # a text that is made once, and then made short
-        rows = rows_sql(replace(scan, unit_sql=f"({scan.unit_sql})", unit_type=""), outputs, conditions, division)
+    several = isinstance(scan.unit.unit if isinstance(scan.unit, Referenced) else scan.unit, Together)
+    if several and scan.unit_type:  # a text that is made once, and then made short
+        rows = rows_sql(replace(scan, unit_type=""), outputs, conditions, division)
         return f"SELECT * REPLACE ({shortened_sql(UNIT, scan.unit_type)} AS {UNIT}) FROM ({rows})"
     conditions = [*scan.where, *conditions, *division.guards()]
     outputs = {**outputs, **division.inputs()}
-    if scan.unit_sql is None:
+    if scan.unit is None:
         return _select(outputs, scan.from_sql, conditions)
-    text = _unit_text(scan.unit_sql, scan.unit_type, division.needed)
+    written = f"({scan.unit.sql})" if several else scan.unit.sql
+    text = _unit_text(written, scan.unit_type, division.needed)
     unit = text if scan.periods is None else unit_sql(text, scan.periods)
     outputs = {**outputs, **scan.ordering()}
     if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
-    there = f"{shortened_sql(scan.unit_sql, scan.unit_type)} IS NOT NULL"
-    if scan.lookup is None:
+    there = f"{shortened_sql(written, scan.unit_type)} IS NOT NULL"
+    if not isinstance(scan.unit, Referenced):
         return _select({**outputs, UNIT: unit}, scan.from_sql, [*conditions, there])
-    rows = _select({**outputs, REFERENCE: scan.lookup.reference_sql}, scan.from_sql, conditions)
+    rows = _select({**outputs, REFERENCE: scan.unit.reference.sql}, scan.from_sql, conditions)
     return (
         f"SELECT {', '.join(f'{ROWS}.{name}' for name in outputs)}, {unit} AS {UNIT} FROM ({rows}) AS {ROWS} "
-        f"{scan.lookup.joins_sql}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
+        f"{lookup_sql(scan.unit)}{where_sql([f'{there} OR {ROWS}.{REFERENCE} IS NULL'])}"
     )
 
 
@@ -311,7 +289,7 @@ def counted(
             workers = Workers()
             stack.callback(workers.close)
         stages = [staged(one, workers, scan.longest_lookup) for one in scan.stages]
-        longer = texts or (scan.unit_sql is not None and not sql_type(scan.unit_type).has_fixed_size)
+        longer = texts or (scan.unit is not None and not sql_type(scan.unit_type).has_fixed_size)
         asking = division.asking(sql, parameters, longer)
         if scan.elsewhere is None:
             second, own = stack.enter_context(answered(cursor, stages, asking, workers))
@@ -320,8 +298,8 @@ def counted(
                 stack.callback(second.unregister, found.table)
             yield stage(asking.answered_sql, found), second, {**own, **given}
             return
-        parts = cut if scan.alone and scan.unit_sql is not None else None
-        key = None if parts is not None or scan.unit_sql is None else _key({**parameters, **given})
+        parts = cut if scan.alone and scan.unit is not None else None
+        key = None if parts is not None or scan.unit is None else _key({**parameters, **given})
 
         def there_sql(rows: str) -> str:
             return stage(rows, None)
@@ -333,17 +311,17 @@ def counted(
 
 def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, parameters: Parameters) -> Crowds | None:
     """Returns the units with too many rows, where these are the rows of one table, which can be read twice."""
-    job, source, unit = ranked.job, ranked.job.source, scan.unit_sql
-    joined = scan.joined or scan.lookup is not None or scan.stages or scan.prepared is not None
+    job, source, unit = ranked.job, ranked.job.source, scan.unit
+    joined = scan.joined or isinstance(unit, Referenced) or scan.stages or scan.prepared is not None
     if unit is None or joined or scan.periods is not None or not sql_type(scan.unit_type).has_one_hash:
         return None
-    if source is None or not isinstance(source.first, Stored):
+    if not isinstance(source.first, Stored):
         return None
     stored, count = source.first, crowds.rows_of(cursor, source.first.sql)
     if not count:
         return None
     if scan.where:
-        first = replace(stored, sql=crowds.sampled_sql(stored.sql, count))
+        first = replace(stored, table=crowds.sampled_sql(stored.table, count))
         sampled = scan_of(replace(job, source=replace(source, first=first)))
         if not crowds.are_many(cursor, _units_sql(sampled), count, parameters):
             return None
@@ -351,10 +329,10 @@ def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, param
     crowded = crowds.put_crowds(cursor, _units_sql(scan), count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
-    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON hash({unit}) = {UNIT_HASH}"
+    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON hash({unit.sql}) = {UNIT_HASH}"
     return Crowds(crowds.CROWDS, ranked.rows(replace(scan, from_sql=theirs)))
 
 
 def _units_sql(scan: Scan) -> str:
     """Returns the unit of each row, and NULL for rows of nobody: that these are many changes nothing."""
-    return _select({UNIT: str(scan.unit_sql)}, scan.from_sql, scan.where)
+    return _select({UNIT: "NULL" if scan.unit is None else scan.unit.sql}, scan.from_sql, scan.where)

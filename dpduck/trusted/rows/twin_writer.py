@@ -14,16 +14,17 @@ from dataclasses import dataclass
 
 import duckdb
 
+from dpduck.kernel.expressions import Column, Own
 from dpduck.trusted.private.contributions import KEY, key_integer, order_sql
 from dpduck.trusted.private.jobs import KeyColumn
 from dpduck.trusted.rows import reader
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.trusted.rows.bins import texts_parameter, texts_sql
-from dpduck.trusted.rows.plain_numbers import cut_units, number_sql
+from dpduck.trusted.rows.clamps import STEPS, UNITS, ClampedColumn, steps_sql, units_sql
 from dpduck.trusted.rows.program import LONGEST_TEXT
-from dpduck.trusted.rows.whole_numbers import STEPS, UNITS, Clamped, steps_sql
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 NUMBER, PERSON = '"dpduck_unit"', '"dpduck_person"'
@@ -56,7 +57,7 @@ class Layout:
     unit: str | None
     domains: tuple[tuple[str, Domain], ...]
     links: frozenset[str]
-    cuts: tuple[Clamped, ...] = ()
+    cuts: tuple[ClampedColumn, ...] = ()
 
 
 def sent_sql(value: str, type_name: str) -> str:
@@ -64,9 +65,13 @@ def sent_sql(value: str, type_name: str) -> str:
     return f"CAST({value} AS VARCHAR)" if sql_type(type_name).is_carried_as_text else value
 
 
+CODE = "dpduck_code_{}"
+"""The column of a twin with the codes of its table's n-th domain."""
+
+
 def code_name(number: int) -> str:
-    """Returns the column of a twin with the codes of its table's n-th domain."""
-    return f'"dpduck_code_{number}"'
+    """Returns that column in SQL."""
+    return f'"{CODE.format(number)}"'
 
 
 def code_type(domain: Domain) -> str:
@@ -76,7 +81,7 @@ def code_type(domain: Domain) -> str:
 
 def quoted(name: str | None) -> str:
     """Returns the name of a column in SQL, "" for none."""
-    return "" if name is None else '"' + name.replace('"', '""') + '"'
+    return "" if name is None else quote_identifier(name)
 
 
 def write_twin(
@@ -159,7 +164,7 @@ def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
     typed += [_ORDER] if layout.unit_sql is not None else []
     codes = []
     for number, (column, domain) in enumerate(layout.domains):
-        code = code_expression(KeyColumn(f"t.{quoted(column)}", domain), number)
+        code = code_expression(KeyColumn(Own((f"t.{quoted(column)}",)), domain), number)
         parameters.update(code.parameters)
         codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
     rows = f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
@@ -244,14 +249,12 @@ def _read(name: str, place: int, told: _Told) -> str:
 
 
 def _cut_columns(layout: Layout) -> Iterator[str]:
-    """Yields columns cut to their CLAMP, as whole numbers (whole_numbers.py): no value of their types can raise."""
+    """Yields columns cut to their CLAMP, as whole numbers (clamps.py): no value of their types can raise."""
     for number, cut in enumerate(layout.cuts):
-        name = f'"t".{quoted(cut.name)}'
-        units = cut_units(name, cut)
-        yield f'{units} AS "{UNITS.format(number)}"'
+        column = Column("t", cut.name, cut.type_name)
+        yield f'{units_sql(cut, column)} AS "{UNITS.format(number)}"'
         if cut.steps is not None and not cut.alike:
-            value = number_sql(f"CAST({name} AS DOUBLE)", {name: cut.type_name}) or "CAST(NULL AS DOUBLE)"
-            yield f'{steps_sql(cut, value)} AS "{STEPS.format(number)}"'
+            yield f'{steps_sql(cut, column)} AS "{STEPS.format(number)}"'
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:

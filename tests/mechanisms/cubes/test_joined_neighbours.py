@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.frontend.rows.parts import Source, Stored
+from dpduck.frontend.rows.compiled import written
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.relations import Source, Stored
 from dpduck.mechanisms.cubes.plan import planned
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.private.contributions import Contribution
@@ -129,7 +130,7 @@ class Trips:
         with self.connection.cursor() as cursor:
             counts = count_exactly(
                 cursor,
-                counting_job(request, [Contribution(one.condition) for one in request.question.aggregates]),
+                counting_job(request, [Contribution(written(one.condition)) for one in request.question.aggregates]),
                 b"key",
             )
         table = np.zeros((len(request.question.aggregates), *counts._sizes), dtype=np.int64)
@@ -232,7 +233,7 @@ def instead(source: Source | None) -> Source:
     assert source is not None
     first = source.first
     if isinstance(first, Stored):
-        first = replace(first, sql=first.sql.replace('"trips"', '"loose"'))
+        first = replace(first, table=first.table.replace('"trips"', '"loose"'))
     joins = tuple(replace(join, right=instead(join.right)) for join in source.joins)
     return replace(source, first=first, joins=joins)
 

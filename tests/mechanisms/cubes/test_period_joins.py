@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.frontend.rows.parts import Source
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.relations import Source
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
@@ -94,7 +94,7 @@ class Clinic:
     def table(self, request: Request) -> NDArray[np.int64]:
         """The exact bounded counts."""
         with self.con.cursor() as cursor:
-            counts = count_exactly(cursor, counting_job(request, [Contribution("")]), b"key")
+            counts = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")
         table = np.zeros(counts._sizes, dtype=np.int64)
         np.add.at(table, counts._exact_coordinates, counts._exact_counts[0])
         return table
@@ -192,7 +192,7 @@ def test_a_job_that_does_not_say_the_months_of_all_tables_fails(clinic: Clinic) 
     column, source = request.rows.periods, request.rows.source
     assert isinstance(column, PeriodColumn) and isinstance(source, Source)
     (join,) = source.joins
-    join, cut = replace(join, on=join.on[:2]), ('"r1"."id"',)
+    join, cut = replace(join, on=join.on[:2]), (request.rows.columns['"r1"."id"'],)
     for rows in (
         replace(request.rows, periods=replace(column, also=())),
         replace(request.rows, periods=replace(column, also=(('"bills"."billed"', "TIMESTAMP"),))),

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 import dpduck
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.expressions import Column
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.rows.periods import number_sql
-from dpduck.values.periods import WORDS, PeriodColumn, every, last_number, number_of, start_of
+from dpduck.values.periods import WORDS, last_number, number_of, start_of
 from tests.frontend.facts import request_of
 from tests.trusted.private.test_bounding import assert_bounded
 
@@ -87,7 +88,7 @@ class Visits:
     def table(self, request: Request) -> NDArray[np.int64]:
         """The exact bounded counts."""
         with self.con.cursor() as cursor:
-            counts = count_exactly(cursor, counting_job(request, [Contribution("")]), b"key")
+            counts = count_exactly(cursor, counting_job(request, [Contribution()]), b"key")
         table = np.zeros((1, *counts._sizes), dtype=np.int64)
         np.add.at(table[0], counts._exact_coordinates, counts._exact_counts[0])
         return table
@@ -162,6 +163,6 @@ def test_the_periods_of_python_and_of_duckdb_are_the_same(visits: Visits) -> Non
         days = [
             start_of(word, one) + timedelta(days=more) for one in numbers for more in (-1, 0, 1) if one or more >= 0
         ]
-        sql = number_sql(PeriodColumn("day", "DATE", every(word)))
-        found = duckdb.execute(f"SELECT {sql} FROM (SELECT unnest($1::DATE[]) AS day)", [days]).fetchall()
+        sql = number_sql(Column("t", "day", "DATE"), word)
+        found = duckdb.execute(f"SELECT {sql} FROM (SELECT unnest($1::DATE[]) AS day) AS t", [days]).fetchall()
         assert [row[0] for row in found] == [number_of(word, day) for day in days]

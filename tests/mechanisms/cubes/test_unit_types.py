@@ -12,8 +12,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.sql import unit_sql
+from dpduck.frontend.rows.sql import unit_of
 from dpduck.frontend.rows.tree import RowSource
+from dpduck.kernel.expressions import Column, Expression, Own
 from tests.support.clinics import one_line
 
 EXACT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100, max_rows_contributed = {most}, refresh = '{turn}') "
@@ -149,8 +150,14 @@ def test_other_types_are_refused(kinds: tuple[str, str]) -> None:
 def test_units_that_lose_digits_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above sees units of a type that cannot tell them apart: as DOUBLE some are taken for each other."""
 
-    def rounded(source: RowSource) -> str | None:
-        return f"CAST({unit_sql(source)} AS DOUBLE)"
+    def rounded(source: RowSource) -> Expression | None:
+        unit = unit_of(source)
+        assert isinstance(unit, Column)
+        return Own(("CAST(", unit, " AS DOUBLE)"))
 
-    monkeypatch.setattr("dpduck.frontend.rows.unions.unit_sql", rounded)
-    assert Tables(MIXED[0], whole("BIGINT"), whole("UBIGINT")).wrong() != []
+    monkeypatch.setattr("dpduck.frontend.rows.unions.unit_of", rounded)
+    tables = Tables(MIXED[0], whole("BIGINT"), whole("UBIGINT"))
+    with pytest.raises(duckdb.InvalidInputException, match="a UNION ALL without the unit of its rows"):
+        tables.wrong()
+    monkeypatch.setattr("dpduck.trusted.private.door.require_units", lambda *_: None)
+    assert tables.wrong() != []

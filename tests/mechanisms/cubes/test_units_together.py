@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
-from dpduck.frontend.rows.parts import LONGEST_JOINED, together_sql
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.stored import LONGEST_JOINED
+from dpduck.kernel.units import Together
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
@@ -125,7 +127,7 @@ class Surveys:
     def table(self, request: Request) -> NDArray[np.int64]:
         """The exact bounded counts."""
         with self.con.cursor() as cursor:
-            return self.counted(cursor, counting_job(request, [Contribution("")]))
+            return self.counted(cursor, counting_job(request, [Contribution()]))
 
     def prepared_table(self, request: Request) -> NDArray[np.int64]:
         """The same over prepared tables."""
@@ -137,7 +139,7 @@ class Surveys:
                 over,
             ),
         ):
-            job = over(counting_job(request, [Contribution("")]))
+            job = over(counting_job(request, [Contribution()]))
             assert isinstance(job, CountingJob)
             return self.counted(second, job)
 
@@ -264,7 +266,7 @@ def test_units_are_equal_if_their_parts_are(kinds: tuple[str, str]) -> None:
         for one in PARTS_OF_TYPES[kinds[0]]
         for other in PARTS_OF_TYPES[kinds[1]]
     ]
-    unit = together_sql([("t.a", kinds[0]), ("t.b", kinds[1])])
+    unit = Together((Column("t", "a", kinds[0]), Column("t", "b", kinds[1]))).sql
     with duckdb.connect() as connection:
         found: tuple[Any, ...] | None = connection.execute(
             f"SELECT count(DISTINCT {unit}), count(*) FILTER (a IS NOT NULL AND b IS NOT NULL), "

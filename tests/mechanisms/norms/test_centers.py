@@ -118,8 +118,8 @@ def test_buckets_hold_every_number_of_an_open_column() -> None:
         clinic = Clinic(connection)
         clinic.con.execute(ROWS)
         clinic.dp(POLICY)
-        job = proposal_of(clinic, "g, count(*)").job
-        search = center_search(Measure("sum", "", operand), job, Fraction(1, 100))
+        found = proposal_of(clinic, "g, count(*)")
+        search = center_search(Measure("sum", "", operand), found.job, Fraction(1, 100), found.request.rows)
         edges = search.buckets.edges
         assert float(edges[-1]) > 39 and edges[0] == -edges[-1]
         middle = search.buckets.count // 2

@@ -15,6 +15,7 @@ import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
 from dpduck.frontend.select.request import Request
+from dpduck.kernel.expressions import Constant
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import measured_plan
@@ -221,7 +222,7 @@ def test_no_other_answers_are_admitted(trips: Clinic) -> None:
         "a smaller bound": Ask(replace(scan, squared=measured.bounds.squared // 2), cells, noise),
         "another bound of all": Ask(replace(scan, l1=scan.l1 - 1), cells, noise),
         "no norm": Ask(replace(scan, job=proposal.job), cells, noise),
-        "other rows": Ask(replace(scan, job=replace(job, filters=("TRUE",))), cells, noise),
+        "other rows": Ask(replace(scan, job=replace(job, filters=(Constant("TRUE"),))), cells, noise),
         "more rows": Ask(replace(scan, job=replace(job, max_rows=MOST + 1)), cells, noise),
         "another norm": Ask(
             replace(scan, job=replace(job, aggregates=(replace(job.aggregates[0], norm=128),))), cells, noise

@@ -128,7 +128,7 @@ def test_cells_together_have_a_norm_and_no_attributes(trips: Clinic) -> None:
     """A job that weighs nothing cannot be counted together, nor one that tells cells apart."""
     job = proposal_of(trips, ", total = TRUE").totals[0].job
     with pytest.raises(InternalError):
-        exact(trips, replace(job, aggregates=(Contribution(""),)))
+        exact(trips, replace(job, aggregates=(Contribution(),)))
     with pytest.raises(InternalError):
         replace(proposal_of(trips, ", total = TRUE").job, together=True)
 

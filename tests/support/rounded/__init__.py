@@ -43,7 +43,7 @@ def plan(request: Request) -> Rounded:
         raise Refusal(
             "round_to is for one count, at an epsilon", accepted="OPTIONS (epsilon = 1, round_to = 9) count(*)"
         )
-    scan = Scan(counting_job(request, [Contribution("")]), request.rows.unit_bound)
+    scan = Scan(counting_job(request, [Contribution()]), request.rows.unit_bound)
     noise = Noise(NoiseKind.LAPLACE, request.rows.unit_bound / epsilon)
     return Rounded(request, Ask(scan, Total(), noise), int(str(dict(request.question.own)["round_to"])))
 

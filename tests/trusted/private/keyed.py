@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn, KeyedJob
+from dpduck.trusted.private.jobs import Attribute, KeyedJob
 from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.trusted.private.keys import read_groups
 from dpduck.values.domain import ValueDomain
+from tests.support.nodes import adds, counts, key, own
 
 Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex
 Group = tuple[object, ...]
@@ -55,11 +55,11 @@ def job_of(
     filters: tuple[str, ...] = (),
 ) -> KeyedJob:
     """A job over t; by_sex: with a key that has a public domain before the text."""
-    keys = (KeyColumn("t.sex", SEXES),) if by_sex else ()
+    keys = (key("t.sex", SEXES),) if by_sex else ()
     attributes = (Attribute((0,), np.arange(2), 2),) if by_sex else ()
-    aggregates = tuple(map(Contribution, conditions))
-    rows = CountingJob("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, aggregates, copies=groups)
-    return KeyedJob(rows, texts, groups)
+    aggregates = tuple(map(adds, conditions))
+    rows = counts("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, aggregates, copies=groups)
+    return KeyedJob(rows, tuple(map(own, texts)), groups)
 
 
 def grouped(rows: Sequence[Row], job: KeyedJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
@@ -83,7 +83,7 @@ def plan_of(
     noise: NoiseKind = NoiseKind.GAUSSIAN, other: bool = False,
 ) -> KeyPlan:  # fmt: skip
     """A plan for the job."""
-    if job.rows.unit_sql is None:
+    if job.rows.unit is None:
         bounds = GroupBounds(job.groups, job.groups, job.groups, job.groups)
     else:
         groups = min(job.groups, job.rows.max_rows)

@@ -15,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpduck.trusted.private.contributions import Contribution, key_integer
+from dpduck.trusted.private.contributions import key_integer
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.values.domain import RangeDomain, ValueDomain
+from tests.support.nodes import adds, counts, key
 
 Row = tuple[int | None, str | None, float | None]  # unit, ward, charge
 
 WARDS = ValueDomain("VARCHAR", ("a", "b"), with_null=True)
 CHARGES = RangeDomain("DOUBLE", ("0", "1"), "2", "1", "", 1)
-KEYS = (KeyColumn("t.ward", WARDS), KeyColumn("t.charge", CHARGES))
+KEYS = (key("t.ward", WARDS), key("t.charge", CHARGES))
 CELLS = (WARDS.size, CHARGES.size)
 CONTENT = ("t.unit", "t.ward", "t.charge")
 
@@ -65,8 +66,8 @@ def job_of(
 ) -> CountingJob:
     attributes = tuple(Attribute((i,), np.arange(size), size) for i, size in enumerate(CELLS))
     from_sql, content = SOURCES[source]
-    counted = tuple(map(Contribution, aggregates))
-    return CountingJob(from_sql, FILTERS[filters], "t.unit", max_rows, content, KEYS, attributes, counted)
+    counted = tuple(map(adds, aggregates))
+    return counts(from_sql, FILTERS[filters], "t.unit", max_rows, content, KEYS, attributes, counted)
 
 
 def answers(connection: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes = b"key") -> NDArray[np.int64]:
@@ -211,9 +212,9 @@ def test_conditions_that_are_null_count_nothing() -> None:
 def test_rows_outside_a_domain_take_no_place(domain: ValueDomain | RangeDomain) -> None:
     """A unit's junk is dropped before its rows are bounded, in gaps between the values of a domain too."""
     connection = load([(unit, ward, float(ward)) for unit in range(40) for ward in ("1", "1", "7", "3")])
-    keys = (KeyColumn("t.ward" if domain.type_name != "DOUBLE" else "t.charge", domain),)
+    keys = (key("t.ward" if domain.type_name != "DOUBLE" else "t.charge", domain),)
     attributes = (Attribute((0,), np.arange(domain.size), domain.size),)
-    job = CountingJob("t", (), "t.unit", 1, CONTENT, keys, attributes, (Contribution(""),))
+    job = counts("t", (), "t.unit", 1, CONTENT, keys, attributes, (adds(""),))
     assert answers(connection, job).sum() == 40
 
 
@@ -252,17 +253,17 @@ def test_any_number_of_keys(keys: int) -> None:
     """No key at all, and more cells than one packed integer can tell apart."""
     connection = load([(unit, "a", 0.5) for unit in range(3) for _ in range(unit + 1)])
     domain = ValueDomain("VARCHAR", ("a", *(f"never {i}" for i in range(99))), with_null=True)
-    job = CountingJob(
+    job = counts(
         "t",
         (),
         "t.unit",
         2,
         CONTENT,
-        (KeyColumn("t.ward", domain),) * keys,
+        (key("t.ward", domain),) * keys,
         tuple(Attribute((i,), np.arange(101), 101) for i in range(keys)),
-        (Contribution(""), Contribution("t.unit = 2")),
+        (adds(""), adds("t.unit = 2")),
     )
-    counts = count_exactly(connection.cursor(), job, b"key")
-    assert counts._exact_counts.sum(axis=1).tolist() == [5, 2]
-    assert all((codes == 0).all() for codes in counts._exact_coordinates)
-    assert len(counts._exact_coordinates) == keys
+    found = count_exactly(connection.cursor(), job, b"key")
+    assert found._exact_counts.sum(axis=1).tolist() == [5, 2]
+    assert all((codes == 0).all() for codes in found._exact_coordinates)
+    assert len(found._exact_coordinates) == keys

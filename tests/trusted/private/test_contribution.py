@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dpduck.trusted.private.contributions import Contribution, common_divisor
 from dpduck.values.errors import InternalError
+from tests.support.nodes import adds
 
 
 def one_row(aggregate: Contribution, steps: int | None) -> list[int]:
@@ -27,7 +28,7 @@ def contributions() -> st.SearchStrategy[Contribution]:
     forms = st.sampled_from([("count", 0, False), ("sum", 0, False), *product(["moments"], [1, 2], [False, True])])
     pairs = st.tuples(numbers, numbers).filter(lambda pair: pair[0] != pair[1]).map(sorted)
     return st.builds(
-        lambda form, pair, steps: Contribution("", form[0], "x", pair[0], pair[1], steps, form[1], form[2]),
+        lambda form, pair, steps: adds("", form[0], "x", pair[0], pair[1], steps, form[1], form[2]),
         forms,
         pairs,
         st.integers(1, 40),
@@ -77,16 +78,16 @@ def test_tables_give_back_rows_sums_and_squares(aggregate: Contribution) -> None
 def test_what_has_no_finite_bound_is_a_defect(wrong: dict[str, object]) -> None:
     """A contribution that could overflow, or has no form, cannot be made."""
     with pytest.raises(InternalError):
-        Contribution("", **{"form": "sum", "value_sql": "x", **wrong})  # type: ignore[arg-type]
+        adds("", **{"form": "sum", "value": "x", **wrong})  # type: ignore[arg-type]
 
 
 def test_bounds_of_units() -> None:
     """By rows a unit adds rows times the bound; by group, once in each of its cells; a number of rows, its rows."""
-    by_row = Contribution("", "sum", "x", Fraction(-3), Fraction(2), 5)
+    by_row = adds("", "sum", "x", Fraction(-3), Fraction(2), 5)
     assert by_row.unit_bound(4, 10) == 12
-    by_group = Contribution("", "sum", "x", Fraction(-3), Fraction(2), 5, per_group="sum")
+    by_group = adds("", "sum", "x", Fraction(-3), Fraction(2), 5, per_group="sum")
     assert [by_group.unit_bound(rows, cells) for rows, cells in ((4, 10), (4, 2), (1, 9))] == [12, 6, 3]
-    counted = Contribution("", "sum", "", Fraction(0), Fraction(5), 5, per_group="sum")
+    counted = adds("", "sum", "", Fraction(0), Fraction(5), 5, per_group="sum")
     assert [counted.unit_bound(rows, cells) for rows, cells in ((4, 10), (9, 1), (100, 2))] == [4, 5, 10]
 
 

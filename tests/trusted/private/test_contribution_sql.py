@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpduck.trusted.private.contribution_sql import steps_sql
 from dpduck.trusted.private.contributions import LARGEST_BOUND, MOST_STEPS, Contribution
+from tests.support.nodes import adds
 
 SLACK = Fraction(1, 32)
 """A double keeps 2^-8 of a step at 2^45 steps from 0; low, the difference and the quotient are rounded too."""
@@ -27,7 +28,7 @@ def contributions(draw: st.DrawFn) -> Contribution:
     step, steps = draw(STEPS), draw(st.one_of(st.integers(1, 100), st.integers(1, MOST_STEPS)))
     most = LARGEST_BOUND - steps
     first = draw(st.one_of(st.just(0), st.integers(-most, most), st.sampled_from([-most, most])))
-    return Contribution("", "moments", "x", first * step, (first + steps) * step, steps, 1)
+    return adds("", "moments", "x", first * step, (first + steps) * step, steps, 1)
 
 
 def values_near(aggregate: Contribution) -> list[float | None]:
@@ -66,7 +67,7 @@ def test_steps_stay_inside(aggregate: Contribution) -> None:
 @pytest.mark.parametrize("step", [Fraction(1), Fraction(1, 3), Fraction(10**6)])
 def test_values_of_units_stay_inside(step: Fraction) -> None:
     """What is added up for a unit before it is clamped is no farther from 0 than any number of rows can add up."""
-    aggregate = Contribution("", "sum", "x", -2 * step, 5 * step, 7, per_group="sum")
+    aggregate = adds("", "sum", "x", -2 * step, 5 * step, 7, per_group="sum")
     values = [0.0, float(step), -float(step) * 1.5, 1e308, -1e308, float(LARGEST_BOUND * step) * 2, math.nan, None]
     with duckdb.connect() as connection:
         found = in_steps(connection, aggregate, values)

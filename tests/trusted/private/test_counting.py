@@ -15,19 +15,19 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import FEW_GROUPS, count_exactly
 from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.trusted.private.summaries import SparseCounts
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
+from tests.support.nodes import adds, counts, key
 
 PRODUCT = Path(__file__).resolve().parents[3] / "dpduck"
 CANARY = "canary-7f3a"
 
-SEX = KeyColumn("v.sex", ValueDomain("VARCHAR", ("F", "M"), with_null=True))
-AGE = KeyColumn("v.age", RangeDomain("INTEGER", ("0", "20", "40"), "60", "20", "", 1))
+SEX = key("v.sex", ValueDomain("VARCHAR", ("F", "M"), with_null=True))
+AGE = key("v.age", RangeDomain("INTEGER", ("0", "20", "40"), "60", "20", "", 1))
 
 
 def attribute(source: int, size: int) -> Attribute:
@@ -53,8 +53,8 @@ def job_of(
     filters: tuple[str, ...] = (),
     unit_sql: str | None = None,
 ) -> CountingJob:
-    counted = tuple(map(Contribution, aggregates))
-    return CountingJob("visits AS v", filters, unit_sql, 1000, ("v.sex",), keys, attributes, counted)
+    counted = tuple(map(adds, aggregates))
+    return counts("visits AS v", filters, unit_sql, 1000, ("v.sex",), keys, attributes, counted)
 
 
 def table_of(counts: ExactCounts) -> list[dict[tuple[int, ...], int]]:
@@ -121,9 +121,9 @@ def test_attributes_are_images_of_keys(connection: duckdb.DuckDBPyConnection) ->
 def test_exact_filters_do_not_change_counts(connection: duckdb.DuckDBPyConnection) -> None:
     """Above FEW_GROUPS groups, rows outside a domain are filtered before grouping: the same counts."""
     few = count_exactly(connection.cursor(), job_of(), b"key")
-    ages = KeyColumn("v.age", ValueDomain("INTEGER", tuple(str(7 * i) for i in range(60)), with_null=True))
-    sexes = KeyColumn("v.sex", ValueDomain("VARCHAR", ("F", "M"), with_null=True, other="other"))
-    wide = KeyColumn("v.age", ValueDomain("VARCHAR", tuple(str(i) for i in range(100))))
+    ages = key("v.age", ValueDomain("INTEGER", tuple(str(7 * i) for i in range(60)), with_null=True))
+    sexes = key("v.sex", ValueDomain("VARCHAR", ("F", "M"), with_null=True, other="other"))
+    wide = key("v.age", ValueDomain("VARCHAR", tuple(str(i) for i in range(100))))
     for extra in ((ages, wide, sexes, wide), (ages,)):
         keys = (SEX, AGE, *extra)
         attributes = tuple(attribute(i, key.domain.size) for i, key in enumerate(keys))

@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 
 from dpduck.trusted.private import contribution_sql, counting_stage
 from dpduck.trusted.private.contribution_sql import tables_from
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting_stage import stage_sql
+from tests.support.nodes import adds
 
 CAPACITIES = {"dpduck_cell_0": 3, "dpduck_cell_1": 2}
 AGGREGATES = (
-    Contribution(""),
-    Contribution("x"),
-    Contribution("x", "sum", "v", Fraction(-2), Fraction(5), 7),
-    Contribution("", "moments", "v", Fraction(0), Fraction(1), 3, 2, rest=True),
-    Contribution("x", "moments", "v", Fraction(0), Fraction(10), 1 << 15, 1),
-    Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40),
-    Contribution("x", "sum", "v", Fraction(-3), Fraction(3), 6, per_group="sum"),
-    Contribution("", "sum", "v", Fraction(0), Fraction(4), 4, per_group="average"),
-    Contribution("x", "sum", "", Fraction(0), Fraction(2), 2, per_group="sum"),
+    adds(""),
+    adds("x"),
+    adds("x", "sum", "v", Fraction(-2), Fraction(5), 7),
+    adds("", "moments", "v", Fraction(0), Fraction(1), 3, 2, rest=True),
+    adds("x", "moments", "v", Fraction(0), Fraction(10), 1 << 15, 1),
+    adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40),
+    adds("x", "sum", "v", Fraction(-3), Fraction(3), 6, per_group="sum"),
+    adds("", "sum", "v", Fraction(0), Fraction(4), 4, per_group="average"),
+    adds("x", "sum", "", Fraction(0), Fraction(2), 2, per_group="sum"),
 )
 INTEGERS = st.one_of(
     st.none(), st.integers(-2, 8), st.sampled_from([-(1 << 63), (1 << 63) - 1, 1 << 45, -(1 << 45), 1 << 40, 1 << 31])

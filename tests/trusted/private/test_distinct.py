@@ -15,22 +15,22 @@ from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.operators import CentredFactor, IdentityFactor, KroneckerQuery
 from dpduck.trusted.private.answers import measure_distinct
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import require_paid
 from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
+from tests.support.nodes import adds, counts, key
 from tests.trusted.private.doors import price_of, scan_of
 
 CELLS, VALUES = 3, 2
 SMALL = Noise(NoiseKind.LAPLACE, Fraction(1, 100))  # a draw is 0 but with a chance of 2 exp(-100)
 BY_CELL = Present(KroneckerQuery((0,), (IdentityFactor(CELLS),)), VALUES)
 ALL = Present(KroneckerQuery((), ()), VALUES)
-JOB = CountingJob(
-    "t", (), "t.u", 5, ("t.u", "t.v"), (KeyColumn("t.v", ValueDomain("INTEGER", ("1", "2"))),),
-    (Attribute((0,), np.arange(VALUES), VALUES),), (Contribution(""),),
+JOB = counts(
+    "t", (), "t.u", 5, ("t.u", "t.v"), (key("t.v", ValueDomain("INTEGER", ("1", "2"))),),
+    (Attribute((0,), np.arange(VALUES), VALUES),), (adds(""),),
 )  # fmt: skip
 
 

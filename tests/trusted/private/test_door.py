@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.keys import KeyColumn, KeyText
+from dpduck.kernel.relations import Grouped, Source, Stored
 from dpduck.trusted.ask import (
     Ask,
     Candidate,
@@ -44,12 +47,20 @@ from dpduck.trusted.rows.workers import Workers
 from dpduck.values.accounting import rho_of_laplace, rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.privacy import ZERO, Budget, Charge
+from tests.support.nodes import counts, own
 from tests.trusted.private.doors import door_over, key_ask, price_of, scan_of
 from tests.trusted.private.keyed import job_of, plan_of
 
 UNIT, LAPLACE, GAUSSIAN = "main.t.ROW", NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 ENTROPY = operating_system_entropy()
-JOB = KeyJob(CountingJob('memory.main.t AS "r0"', (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), (), (), ()), '"r0"."k"')
+TABLE, TYPES = '"memory"."main"."t"', {'"r0"."u"': "BIGINT", '"r0"."k"': "VARCHAR"}
+ROWS = counts(Source(Stored(TABLE, "r0")), (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), (), (), (), TYPES)
+JOB = KeyJob(ROWS, KeyText((KeyColumn(Column("r0", "k", "VARCHAR")),)))
+POLICIES = f"""
+CREATE TABLE private.dpduck.public_tables (table_name VARCHAR);
+CREATE TABLE private.dpduck.policies (table_name VARCHAR, definition JSON, active BOOLEAN);
+INSERT INTO private.dpduck.policies VALUES ('{TABLE}', '{{"unit": ["{UNIT}", "u", 2, null]}}', true);
+"""
 
 
 def total(scale: int = 4, scan: Scan | None = None, times: int = 1) -> Ask[int]:
@@ -72,6 +83,7 @@ class Vault:
         self.ledger = Ledger.open(
             self.con.cursor, "private", secrets_path=None, witness_directory=None, steps=self.events.append
         )
+        self.con.execute(POLICIES)
         self.ledger.declare_budget(UNIT, "t", Budget(Fraction(3), ZERO, ZERO, None), "owner", "CREATE ..")
         self.events.clear()
 
@@ -108,6 +120,38 @@ def test_the_order_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vault.events.index("rows read") > vault.events.index("charge returns")
     with pytest.raises(InternalError, match="not declared, or is used up"):  # though once is left
         door.answer(ask)
+
+
+@pytest.mark.parametrize(
+    ("rows", "unit"),
+    [
+        (replace(ROWS, unit=Column("r0", "k", "VARCHAR")), UNIT),
+        (replace(ROWS, unit=None), UNIT),
+        (replace(ROWS, unit=own('"r0"."u"')), UNIT),
+        (replace(ROWS, source=Source(Grouped(TABLE, "r0"))), UNIT),
+        (replace(ROWS, filters=(own("random() < 1"),)), UNIT),
+        (ROWS, "main.other.u"),
+    ],
+    ids=["another column", "no unit", "SQL for a unit", "SQL for rows", "SQL for a condition", "another charge"],
+)
+def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> None:
+    """The kernel finds the unit of rows in the store itself, and charges nothing where a job says something else."""
+    vault = Vault()
+    vault.ledger.declare_budget("main.other.u", "o", Budget(Fraction(3), ZERO, ZERO, None), "owner", "CREATE ..")
+    before = vault.charges
+    ask = total(4, scan_of(2, KeyJob(rows, JOB.key)))
+    with pytest.raises(InternalError), vault.open([ask], replace(bill(), unit_key=unit)):
+        pytest.fail("opened")
+    assert vault.charges == before
+
+
+def test_a_policy_that_is_dropped_meanwhile_is_found() -> None:
+    """What the statement knew of its tables does not count."""
+    vault = Vault()
+    vault.con.execute("UPDATE private.dpduck.policies SET active = false")
+    with pytest.raises(Refusal, match="changed meanwhile"), vault.open([total()]):
+        pytest.fail("opened")
+    assert vault.charges == 0
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from dpduck.trusted.private.contribution_sql import tables_from
 from dpduck.trusted.private.contributions import KEY, Contribution, Crowds
 from dpduck.trusted.private.counting_stage import cut_sql, stage_sql
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
+from tests.support.nodes import adds, counts, key
 
 CELLS, MOST, GROUPS = 12, 20, 3
-ROWS = Contribution("")
-PERSONS = Contribution("", "sum", per_group="sum")
+ROWS = adds("")
+PERSONS = adds("", "sum", per_group="sum")
 CODES = ("CAST(dpduck_cell_0 AS BIGINT)",)
 Row = tuple[int | None, int]
 """A unit and a cell."""
@@ -109,9 +110,9 @@ def test_every_way_to_count_keeps_the_same_groups(one: Contribution) -> None:
 
 def job(groups: int, codes: Sequence[int] = (0, 1, 2), unit: str | None = "t.u") -> CountingJob:
     """Persons and rows by a key of three values."""
-    key = KeyColumn("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
+    values = key("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
     attributes = (Attribute((0,), np.array(codes, np.int64), max(codes) + 1),)
-    return CountingJob("t", (), unit, MOST, ("t.k",), (key,), attributes, (PERSONS, ROWS), groups=groups)
+    return counts("t", (), unit, MOST, ("t.k",), (values,), attributes, (PERSONS, ROWS), groups=groups)
 
 
 def test_the_bounds_of_a_job_go_by_its_groups() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly, pregrouped
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute
 from dpduck.values.domain import ValueDomain
+from tests.support.nodes import adds, counts, key
 
 
 def test_long_lists() -> None:
@@ -22,9 +22,9 @@ def test_long_lists() -> None:
             ValueDomain("VARCHAR", tuple(f"v{i}" for i in range(300))),
             ValueDomain("VARCHAR", tuple(f"w{i}" for i in range(200)), with_null=True),
         )
-        job = CountingJob(
-            "t", ("t.c > 1",), None, 1, ("t.a",), (KeyColumn("t.a", domains[0]), KeyColumn("t.b", domains[1])),
-            tuple(Attribute((i,), np.arange(of.size), of.size) for i, of in enumerate(domains)), (Contribution(""),),
+        job = counts(
+            "t", ("t.c > 1",), None, 1, ("t.a",), (key("t.a", domains[0]), key("t.b", domains[1])),
+            tuple(Attribute((i,), np.arange(of.size), of.size) for i, of in enumerate(domains)), (adds(""),),
         )  # fmt: skip
         assert pregrouped(job)[1] is not None
         found = count_exactly(connection, job, b"")
@@ -50,11 +50,11 @@ def test_a_collation_does_not_mix_labels() -> None:
         assert merged == [("V0", 1001)]
         for labels in (("V0", *(f"w{i}" for i in range(300))), ("v0", *(f"w{i}" for i in range(300)))):
             domains = ValueDomain("VARCHAR", labels), ValueDomain("INTEGER", tuple(map(str, range(300))))
-            job = CountingJob(
-                "t", (), None, 1, ("t.a",), (KeyColumn("t.a", domains[0]), KeyColumn("t.b", domains[1])),
+            job = counts(
+                "t", (), None, 1, ("t.a",), (key("t.a", domains[0]), key("t.b", domains[1])),
                 tuple(Attribute((i,), np.arange(of.size), of.size) for i, of in enumerate(domains)),
-                (Contribution(""),),
+                (adds(""),),
             )  # fmt: skip
             assert pregrouped(job)[1] is not None
-            counts = count_exactly(connection, job, b"")._exact_counts[0]
-            assert counts.tolist() == [1 if labels[0] == "V0" else 1000]
+            found = count_exactly(connection, job, b"")._exact_counts[0]
+            assert found.tolist() == [1 if labels[0] == "V0" else 1000]

@@ -11,9 +11,10 @@ from dpduck.trusted.ask import Projection
 from dpduck.trusted.noise.entropy import operating_system_entropy
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private.answers import draw_coefficients, measure_projection
-from dpduck.trusted.private.jobs import CountingJob, KeyJob
+from dpduck.trusted.private.jobs import KeyJob
 from dpduck.trusted.private.key_counts import KeyCounts, KeyDigests, count_keys, exact_answers, find
 from dpduck.values.errors import InternalError
+from tests.support.nodes import counts, own
 from tests.trusted.private.doors import price_of
 
 ENTROPY = operating_system_entropy()
@@ -31,8 +32,8 @@ class Ones:
 
 
 def counted(con: duckdb.DuckDBPyConnection, unit: str | None = None, most: int = 1) -> KeyCounts:
-    rows = CountingJob('t AS "r0"', (), unit, most, ('"r0"."k"', '"r0"."u"'), (), (), ())
-    job = KeyJob(rows, '"r0"."k"')
+    rows = counts('t AS "r0"', (), unit, most, ('"r0"."k"', '"r0"."u"'), (), (), ())
+    job = KeyJob(rows, own('"r0"."k"'))
     return count_keys(con, job, b"key")
 
 

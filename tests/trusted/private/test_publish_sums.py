@@ -16,12 +16,12 @@ from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.trusted.ask import Ask, Beside, Scan, Threshold, price
 from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.trusted.private import keys as module
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.door import require_paid
 from dpduck.trusted.private.jobs import KeyedJob
 from dpduck.trusted.private.key_delta import PublishedKeys
 from dpduck.trusted.private.keys import KeyStream, bounds_of
 from dpduck.values.errors import InternalError
+from tests.support.nodes import adds, as_own
 from tests.trusted.private.doors import door_over
 from tests.trusted.private.keyed import Row, job_of, load
 
@@ -42,7 +42,8 @@ def asked(
 ) -> tuple[Ask[PublishedKeys], KeyMeasures, KeyPlan]:  # fmt: skip
     """The ask for these aggregates, with its measures and its plan."""
     measured = measures_of_keys(aggregates, (), other)
-    rows = replace(job_of(groups, max_rows).rows, aggregates=tuple(map(contribution_of, measured.measures)))
+    counted = tuple(as_own(contribution_of(one)) for one in measured.measures)
+    rows = replace(job_of(groups, max_rows).rows, aggregates=counted)
     job = KeyedJob(rows, job_of().texts, groups)
     plan = plan_keys(
         noise, amount, Fraction(1, 100), bounds_of(job), least=1, aggregates=len(aggregates), reused=(), other=other,
@@ -138,7 +139,7 @@ def test_every_table_has_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_of_several_integers_are_no_sums_of_groups() -> None:
     """Moments have several tables, of which the price knows nothing here."""
-    moments = Contribution("", "moments", VALUE.sql, VALUE.low, VALUE.high, 100, 1)
+    moments = adds("", "moments", VALUE.sql, VALUE.low, VALUE.high, 100, 1)
     with pytest.raises(InternalError, match="counts and sums alone"):
         KeyedJob(replace(job_of().rows, aggregates=(moments,)), job_of().texts, 2)
 

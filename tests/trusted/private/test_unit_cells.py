@@ -12,40 +12,42 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.frontend.rows.parts import Source, Stored
+from dpduck.kernel.relations import Source, Stored
 from dpduck.trusted.private import unit_cells
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
 from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.trusted.private.unit_cells import CELLS, SUMS, UnitCells, drop_unit_cells, is_shared
 from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
+from tests.support.nodes import adds, columns_of, compiled, counts, key, own
 from tests.trusted.rows.test_no_scan_filters import Watch
 
 TABLE = '"memory"."main"."visits"'
 WARD, AGE = ValueDomain("VARCHAR", ("a", "b", "c"), with_null=True), ValueDomain("INTEGER", ("0", "1", "2", "3", "4"))
 TYPES = {'"r0"."ward"': "VARCHAR", '"r0"."age"': "INTEGER", '"r0"."score"': "INTEGER"}
 SCORE = '"r0"."score"'
-SUM = Contribution("", "sum", SCORE, Fraction(-3), Fraction(9), 12)
-WIDE = Contribution("", "sum", SCORE, Fraction(0), Fraction(1 << 36), 1 << 36)
-EVERY = (
-    Contribution(""),
-    Contribution(f"{SCORE} > 3"),
+SUM = adds("", "sum", SCORE, Fraction(-3), Fraction(9), 12)
+WIDE = adds("", "sum", SCORE, Fraction(0), Fraction(1 << 36), 1 << 36)
+WRITTEN = (
+    adds(""),
+    adds(f"{SCORE} > 3"),
     SUM,
-    Contribution("", "valued", SCORE, Fraction(-3), Fraction(9), 12, shared=True),
+    adds("", "valued", SCORE, Fraction(-3), Fraction(9), 12, shared=True),
     replace(SUM, centre=Fraction(4)),
     replace(SUM, form="squares", centre=Fraction(4)),
-    replace(SUM, condition=f"{SCORE} > 1"),
-    Contribution(f"{SCORE} > 5", "sum", per_group="sum"),
+    replace(SUM, condition=own(f"{SCORE} > 1")),
+    adds(f"{SCORE} > 5", "sum", per_group="sum"),
     WIDE,
 )
+EVERY = tuple(compiled(one, columns_of(TYPES)) for one in WRITTEN)
 """Counts, sums of both signs, three about a centre, persons, and numbers that need HUGEINT."""
 
-WORKED = Contribution(f"sqrt(abs({SCORE})) < 2")
+WORKED = compiled(adds(f"sqrt(abs({SCORE})) < 2"), columns_of(TYPES))
 """A condition that a worker decides."""
 
 
@@ -63,13 +65,13 @@ def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, long
 def job_of(
     unit: str, max_rows: int, aggregates: Sequence[Contribution] = EVERY, where: tuple[str, ...] = ()
 ) -> CountingJob:
-    types = (*TYPES.items(), ('"r0"."unit"', unit))
-    keys = KeyColumn('"r0"."ward"', WARD), KeyColumn('"r0"."age"', AGE)
+    types = {**TYPES, '"r0"."unit"': unit}
+    keys = key('"r0"."ward"', WARD), key('"r0"."age"', AGE)
     attributes = tuple(Attribute((n,), np.arange(one.domain.size), one.domain.size) for n, one in enumerate(keys))
     bare = tuple(replace(one, shared=False) for one in aggregates)
-    return CountingJob(
-        f'{TABLE} AS "r0"', where, '"r0"."unit"', max_rows, tuple(name for name, _ in types), keys, attributes,
-        bare, source=Source(Stored(TABLE, "r0"), types=types), unit_type=unit, beside=bare,
+    return counts(
+        Source(Stored(TABLE, "r0")), where, '"r0"."unit"', max_rows, tuple(types), keys, attributes,
+        bare, types, beside=bare,
     )  # fmt: skip
 
 
@@ -193,7 +195,7 @@ def test_what_is_counted_alone() -> None:
     job = job_of("BIGINT", 40)
     assert is_shared(job)
     merging = replace(job.attributes[0], codes=np.array([0, 0, 1, 1]), size=2)
-    far = Contribution("", "sum", SCORE, Fraction(0), Fraction(1 << 42), 1 << 40)
+    far = replace(EVERY[-1], high=Fraction(1 << 42), steps=1 << 40)
     for other in (
         replace(job, beside=()),
         replace(job, aggregates=(replace(EVERY[0], norm=4),), attributes=(merging, job.attributes[1])),
@@ -205,6 +207,6 @@ def test_what_is_counted_alone() -> None:
         make_table(connection, "BIGINT", 1, 60)
         shared = UnitCells(connection, b"key", None)
         shared.counts(job)
-        for other in (replace(job, max_rows=39), replace(job, filters=("TRUE",)), replace(job, beside=EVERY[:2])):
+        for other in (replace(job, max_rows=39), replace(job, filters=(own("TRUE"),)), replace(job, beside=EVERY[:2])):
             assert is_shared(other) and not shared.serves(replace(other, aggregates=EVERY[:2]))
     assert unit_cells.WIDE == 1 << 46

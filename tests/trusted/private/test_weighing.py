@@ -17,6 +17,7 @@ from dpduck.trusted.private.contributions import FULL, Contribution
 from dpduck.trusted.private.counting_stage import stage_sql
 from dpduck.trusted.private.weighing import ceiling, shift, type_for
 from dpduck.values.errors import InternalError
+from tests.support.nodes import adds
 
 CELLS, ROWS = 40, 60
 Row = tuple[int, int, int | None]
@@ -26,12 +27,10 @@ Row = tuple[int, int, int | None]
 def aggregates(norm: int) -> dict[str, Contribution]:
     """A count, a sum of both signs, squares about a centre, and persons, with one norm in rows at their bound."""
     return {
-        "count": Contribution("", norm=norm),
-        "sum": Contribution("", "sum", "v", Fraction(-60), Fraction(600), 660, norm=norm * 600**2),
-        "squares": Contribution(
-            "", "squares", "v", Fraction(-60), Fraction(600), 660, norm=norm * 540**4, centre=Fraction(60)
-        ),
-        "persons": Contribution("", "sum", per_group="sum", norm=norm),
+        "count": adds("", norm=norm),
+        "sum": adds("", "sum", "v", Fraction(-60), Fraction(600), 660, norm=norm * 600**2),
+        "squares": adds("", "squares", "v", Fraction(-60), Fraction(600), 660, norm=norm * 540**4, centre=Fraction(60)),
+        "persons": adds("", "sum", per_group="sum", norm=norm),
     }
 
 
@@ -71,7 +70,7 @@ def added(rows: Sequence[Row], one: Contribution) -> dict[int, int]:
     found: dict[int, int] = {}
     for _, cell, value in rows:
         number = 1
-        if one.value_sql:
+        if one.value is not None:
             number = 0 if value is None else int(one.low + value * one.step - one.centre)
             number = number**2 if one.form == "squares" else number
         found[cell] = 1 if one.per_group else found.get(cell, 0) + number
@@ -126,7 +125,7 @@ def test_no_unit_changes_the_weight_of_another(name: str, threads: int) -> None:
 def test_squares_beyond_doubles_are_whole_numbers() -> None:
     """At squares of 2^52 and more a root in doubles may be one too large: the weight still fits."""
     for root in (67_108_863, 67_108_864, 67_108_865, 94_906_266):
-        one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=root * root - 1)
+        one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=root * root - 1)
         found = int(tables_of([(1, 0, root)], one)[0])
         weight = found // root
         assert found == weight * root
@@ -136,7 +135,7 @@ def test_squares_beyond_doubles_are_whole_numbers() -> None:
 
 def test_a_root_that_is_too_large_is_corrected() -> None:
     """Squares of 2^58 + 1 are 2^58 in doubles, whose weight would be 1: in whole numbers it is 0."""
-    one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=1 << 38)
+    one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=1 << 38)
     assert not tables_of([(1, 0, 1 << 29), (1, 1, 1)], one).any()
     assert tables_of([(1, 0, 1 << 29)], one).any()
 
@@ -151,7 +150,7 @@ def test_nothing_but_the_root_is_in_doubles() -> None:
 @pytest.mark.parametrize("norm", [1, 10**12, 10**20, 10**26])
 def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
     """Sixty rows at the largest bound, beside a norm that is small or large: a weight, and no error."""
-    one = Contribution("", "sum", "v", Fraction(-(1 << 40)), Fraction(1 << 40), 1 << 40, norm=norm)
+    one = adds("", "sum", "v", Fraction(-(1 << 40)), Fraction(1 << 40), 1 << 40, norm=norm)
     rows: list[Row] = [(1, cell % CELLS, (1 << 40) * (cell % 2)) for cell in range(ROWS)]
     table = [int(number) for number in tables_of(rows, one)]
     assert sum(number * number for number in table) <= FULL * FULL * norm
@@ -160,7 +159,7 @@ def test_no_value_makes_the_stage_fail_or_overflow(norm: int) -> None:
 @pytest.mark.parametrize("value", [0, 1, 1 << 40])
 def test_levels_of_any_rows_are_told(value: int) -> None:
     """Sixty rows of nothing, or at the largest bound: one level, and no overflow."""
-    one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40)
+    one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40)
     with duckdb.connect() as connection:
         columns = f"n AS dpduck_order, n AS dpduck_cell_0, {value} AS dpduck_value_0"
         rows = f"SELECT 1 AS dpduck_unit, {columns} FROM range(60) AS r(n)"
@@ -174,7 +173,7 @@ def test_rounding_takes_little_away() -> None:
     """Numbers that are shortened before they are squared: a unit within its norm by a thousandth keeps its weight."""
     norm = 10**24
     assert shift(norm) > 0
-    one = Contribution("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=norm)
+    one = adds("", "sum", "v", Fraction(0), Fraction(1 << 40), 1 << 40, norm=norm)
     root = isqrt(norm) * 999 // 1000
     assert tables_of([(1, 0, root)], one)[0] == FULL * root
     assert ceiling(norm) ** 2 > FULL * FULL * (norm >> 2 * shift(norm))
@@ -184,7 +183,7 @@ def test_rounding_takes_little_away() -> None:
 def test_shortened_numbers_of_either_type_are_squared_alike(form: str) -> None:
     """In BIGINT and in HUGEINT: a unit at its norm, which no rounding moves, has the whole weight."""
     steps, power = (1 << 21, 1) if form == "sum" else (1 << 11, 2)
-    one = Contribution("", form, "v", Fraction(0), Fraction(steps), steps, norm=steps ** (2 * power))
+    one = adds("", form, "v", Fraction(0), Fraction(steps), steps, norm=steps ** (2 * power))
     assert shift(one.norm) > 0
     for most, kind in ((1, "BIGINT"), (1 << 30, "HUGEINT")):
         assert type_for([one], most) == kind
@@ -196,8 +195,8 @@ def test_shortened_numbers_of_either_type_are_squared_alike(form: str) -> None:
 def test_the_norm_is_of_the_rows_that_are_kept() -> None:
     """MAX ROWS comes first: of sixty rows in one cell four are kept, which a norm of sixteen holds whole."""
     rows: list[Row] = [(1, 3, None)] * ROWS
-    assert tables_of(rows, Contribution("", norm=16), most=4)[3] == 4 * FULL
-    assert tables_of(rows, Contribution("", norm=16), most=ROWS)[3] == ROWS * (FULL * 4 // ROWS)
+    assert tables_of(rows, adds("", norm=16), most=4)[3] == 4 * FULL
+    assert tables_of(rows, adds("", norm=16), most=ROWS)[3] == ROWS * (FULL * 4 // ROWS)
 
 
 @pytest.mark.parametrize("name", ["count", "sum", "squares", "persons"])
@@ -215,7 +214,7 @@ def test_bounds_hold_for_every_unit(name: str, norm: int) -> None:
 def test_two_aggregates_share_the_smaller_weight() -> None:
     """A count of values and a sum about a centre: one weight, within both norms, whichever is the smaller."""
     for count_norm, sum_norm in ((4, 10**9), (10**6, 900), (16, 40_000)):
-        counted = Contribution("", "valued", "v", Fraction(0), Fraction(100), 100, norm=count_norm, shared=True)
+        counted = adds("", "valued", "v", Fraction(0), Fraction(100), 100, norm=count_norm, shared=True)
         summed = replace(counted, form="sum", norm=sum_norm, centre=Fraction(40), shared=False)
         rows: list[Row] = [(1, cell % 3, 20 * cell % 101) for cell in range(12)]
         values: dict[int, list[int]] = {}
@@ -231,12 +230,12 @@ def test_two_aggregates_share_the_smaller_weight() -> None:
 def test_three_aggregates_share_the_smallest_weight() -> None:
     """Values, sums and squares about a centre: one weight, within all three norms, whichever is the smallest."""
     for norms in ((4, 10**9, 10**12), (10**6, 900, 10**12), (10**6, 10**9, 40_000), (16, 40_000, 10**7)):
-        counted = Contribution("", "valued", "v", Fraction(0), Fraction(100), 100, norm=norms[0], shared=True)
+        counted = adds("", "valued", "v", Fraction(0), Fraction(100), 100, norm=norms[0], shared=True)
         summed = replace(counted, form="sum", norm=norms[1], centre=Fraction(40))
         squared = replace(summed, form="squares", norm=norms[2], shared=False)
         every = (counted, summed, squared)
         rows: list[Row] = [(1, cell % 3, 20 * cell % 101) for cell in range(12)]
-        exact = [added(rows, replace(counted, form="count", value_sql="")), added(rows, summed), added(rows, squared)]
+        exact = [added(rows, replace(counted, form="count", value=None)), added(rows, summed), added(rows, squared)]
         squares = [sum(number**2 for number in one.values()) for one in exact]
         weight = min(map(largest_weight, squares, norms))
         for one, table in zip(exact, tables_together(rows, every), strict=True):
@@ -245,6 +244,6 @@ def test_three_aggregates_share_the_smallest_weight() -> None:
 
 def test_weights_of_some_counts_are_a_defect() -> None:
     """Aggregates of one scan are weighed all, or none. Rows that are units have no weight."""
-    for wrong, most in (([Contribution("", norm=4), Contribution("")], 3), ([Contribution("", norm=4)], None)):
+    for wrong, most in (([adds("", norm=4), adds("")], 3), ([adds("", norm=4)], None)):
         with pytest.raises(InternalError, match="weights"):
             stage_sql("SELECT 1", {"dpduck_cell_0": 2}, wrong, most)

@@ -13,16 +13,16 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.trusted.rows.binning import code_expression
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from tests.support.nodes import adds, counts, key
 
 
 def job_of(domain: Domain, unit_sql: str | None) -> CountingJob:
     attribute = Attribute((0,), np.arange(domain.size), domain.size)
-    return CountingJob("t", (), unit_sql, 1, ("t.v",), (KeyColumn("t.v", domain),), (attribute,), (Contribution(""),))
+    return counts("t", (), unit_sql, 1, ("t.v",), (key("t.v", domain),), (attribute,), (adds(""),))
 
 
 @cache
@@ -42,7 +42,7 @@ def fill(type_name: str, texts: Sequence[str | None]) -> duckdb.DuckDBPyConnecti
 
 
 def codes_of_rows(connection: duckdb.DuckDBPyConnection, domain: Domain) -> list[int | None]:
-    code = code_expression(KeyColumn("t.v", domain), 0)
+    code = code_expression(key("t.v", domain), 0)
     rows = connection.execute(f"SELECT {code.sql} FROM t ORDER BY unit", dict(code.parameters)).fetchall()
     return [row[0] for row in rows]
 

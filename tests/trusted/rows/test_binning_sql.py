@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import Attribute, KeyColumn
+from dpduck.trusted.private.jobs import Attribute
 from dpduck.trusted.rows.binning import MOST_POSITIONS, key_reading
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from tests.support.nodes import key
 from tests.trusted.rows.binning_oracle import Codes, check, check_numbers, counted, fill, job_of, listed_code
 
 NASTY = [
@@ -154,7 +155,7 @@ def test_changed_type(held: str, domain: Domain) -> None:
 def test_parameters_hold_the_labels() -> None:
     """No label is pasted into SQL: injection has nothing to inject into."""
     domain = ValueDomain("VARCHAR", tuple(NASTY))
-    reading = key_reading(KeyColumn("t.v", domain), 0)
+    reading = key_reading(key("t.v", domain), 0)
     text = reading.group_sql + reading.guard + "".join(reading.filters)
     assert "DROP" not in text
     assert reading.parameters == {"dpduck_key_0": json.dumps(NASTY, ensure_ascii=False)}
@@ -165,7 +166,7 @@ def test_two_keys_do_not_share_a_parameter() -> None:
     connection = fill("VARCHAR", ["a", "b", "c"])
     first, second = ValueDomain("VARCHAR", ("a", "b")), ValueDomain("VARCHAR", ("b", "a"))
     attributes = tuple(Attribute((i,), np.arange(2), 2) for i in range(2))
-    job = replace(job_of(first, None), keys=(KeyColumn("t.v", first), KeyColumn("t.v", second)), attributes=attributes)
+    job = replace(job_of(first, None), keys=(key("t.v", first), key("t.v", second)), attributes=attributes)
     counts = count_exactly(connection.cursor(), job, b"key")
     found = set(zip(*(codes.tolist() for codes in counts._exact_coordinates), strict=True))
     assert found == {(0, 1), (1, 0)}

@@ -11,14 +11,15 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.frontend.rows.parts import Source, Stored
+from dpduck.kernel.relations import Source, Stored
 from dpduck.trusted.private.contributions import Contribution
 from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.trusted.rows import crowds, reader
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.values.domain import ValueDomain
 from dpduck.values.sqltypes import sql_type
+from tests.support.nodes import adds, counts, key
 from tests.trusted.rows.test_no_scan_filters import Watch
 
 UNITS = {
@@ -31,10 +32,10 @@ UNITS = {
 }
 TABLE = '"memory"."main"."visits"'
 WARD = ValueDomain("VARCHAR", ("a", "b", "c"), with_null=True)
-TYPES = (('"r0"."ward"', "VARCHAR"), ('"r0"."score"', "INTEGER"))
-AGGREGATES = (Contribution(""), Contribution('"r0"."score" > 3'))
+TYPES = {'"r0"."ward"': "VARCHAR", '"r0"."score"': "INTEGER"}
+AGGREGATES = (adds(""), adds('"r0"."score" > 3'))
 ARE_CROWDED = crowds._are_crowded
-BY_UNIT = (Contribution("", "sum", per_group="sum"),)
+BY_UNIT = (adds("", "sum", per_group="sum"),)
 
 
 @pytest.fixture
@@ -66,12 +67,11 @@ def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, long
 
 
 def job_of(unit: str, max_rows: int, where: tuple[str, ...], aggregates: tuple[Contribution, ...]) -> CountingJob:
-    types = (*TYPES, ('"r0"."unit"', unit))
-    key = KeyColumn('"r0"."ward"', WARD)
-    return CountingJob(
-        f'{TABLE} AS "r0"', where, '"r0"."unit"', max_rows, tuple(name for name, _ in types), (key,),
-        (Attribute((0,), np.arange(WARD.size), WARD.size),), aggregates,
-        source=Source(Stored(TABLE, "r0"), types=types), unit_type=unit,
+    types = {**TYPES, '"r0"."unit"': unit}
+    ward = key('"r0"."ward"', WARD)
+    return counts(
+        Source(Stored(TABLE, "r0")), where, '"r0"."unit"', max_rows, tuple(types), (ward,),
+        (Attribute((0,), np.arange(WARD.size), WARD.size),), aggregates, types,
     )  # fmt: skip
 
 
@@ -119,11 +119,11 @@ def test_each_cell_is_as_if_all_rows_were_ranked(
 
 
 WEIGHED = (
-    (Contribution("", norm=16),),
-    (Contribution("", norm=900), Contribution('"r0"."score" > 3', norm=2)),
+    (adds("", norm=16),),
+    (adds("", norm=900), adds('"r0"."score" > 3', norm=2)),
     (
-        Contribution("", "valued", '"r0"."score"', Fraction(0), Fraction(8), 8, norm=100, shared=True),
-        Contribution("", "sum", '"r0"."score"', Fraction(0), Fraction(8), 8, norm=4000, centre=Fraction(5)),
+        adds("", "valued", '"r0"."score"', Fraction(0), Fraction(8), 8, norm=100, shared=True),
+        adds("", "sum", '"r0"."score"', Fraction(0), Fraction(8), 8, norm=4000, centre=Fraction(5)),
     ),
 )
 """Counts and sums of weighed units, of which some are surely counted whole."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.parts import shortened_sql
+from dpduck.kernel.stored import shortened_sql
 from dpduck.trusted.private.counting import job_sql
 from dpduck.trusted.rows.prepared import over_twins
 from tests.trusted.rows.test_prepared import asked, cells, jobs_of, prepared
@@ -64,7 +64,7 @@ def test_where_rows_lie_does_not_decide(kind: str) -> None:
 def test_rows_that_are_joined_are_as_they_are_stored(kind: str) -> None:
     """Where DuckDB sorts by two equal values it may put the one for the other: a joined row holds what its table does.
 
-    Zeros and NaN of either sign are one value to expressions (parts.without_sign).
+    Zeros and NaN of either sign are one value to expressions (kernel/stored.py).
     """
     assert counted(kind, "TRUE") == [ROWS * CUT, 0]
     assert counted(kind, "FALSE") == ([0, ROWS * CUT] if kind == "a month" else [ROWS * CUT, 0])

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.frontend.rows.parts import Feature, Operand, Source, Stored, Units
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.relations import Feature, Operand, Source, Stored, Units
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.private.contributions import KEY, Contribution
+from dpduck.trusted.private.contributions import KEY
 from dpduck.trusted.private.features import comparable_sql, feature_sql
 from dpduck.trusted.rows.answered import Asking, answered
 from dpduck.trusted.rows.program import staged
@@ -21,6 +22,7 @@ from dpduck.trusted.rows.scan import Scan, scan_of
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
 from tests.frontend.facts import request_of
+from tests.support.nodes import adds
 
 CLAUSE = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
 TABLE = (
@@ -93,7 +95,7 @@ class World:
         """The rows that a subquery makes, as they are counted: with a worker's answers, before any noise."""
         if inner not in self.asked:
             request = request_of(self.connection, f"SELECT {CLAUSE} count(*) FROM ({inner})")
-            scan = scan_of(counting_job(request, [Contribution("")]))
+            scan = scan_of(counting_job(request, [adds("")]))
             self.asked[inner] = scan, [staged(one, self.workers, scan.longest_lookup) for one in scan.stages]
         scan, stages = self.asked[inner]
         name = "dpduck_" if "OVER" in inner else "c"
@@ -209,14 +211,15 @@ def test_sums_do_not_overflow(world: World) -> None:
     assert set(running) == {f"({300 * most},)"}
 
 
-UNITS = Units(Source(Stored("t", "r0")), '"r0"."u"', (), (), "r1")
-VALUE = {kind: Operand('"r0"."x"', kind) for kind in ("DOUBLE", "DECIMAL(38,2)", "HUGEINT", "INTEGER", "INTERVAL")}
+UNITS = Units(Source(Stored("t", "r0")), Column("r0", "u", "INTEGER"), (), (), "r1")
+KINDS = ("DOUBLE", "DECIMAL(38,2)", "HUGEINT", "INTEGER", "INTERVAL")
+VALUE = {kind: Operand(Column("r0", "x", kind), kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("windowed", [False, True])
 def test_what_could_fail_is_not_written(windowed: bool) -> None:
     """Trusted code believes no form and no type: a sum that overflows, a condition that is none, unknown words."""
-    units = Units(UNITS.source, UNITS.unit_sql, (), (), "r1", (), windowed)
+    units = Units(UNITS.source, UNITS.unit, (), (), "r1", (), windowed)
     for form, kind in (
         ("sum", "DOUBLE"), ("sum", "DECIMAL(38,2)"), ("sum", "HUGEINT"), ("any", "INTEGER"), ("list", "INTEGER"),
         ("median", "INTEGER"),

@@ -13,7 +13,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.parts import LONGEST_JOINED
+from dpduck.kernel.expressions import Column, Is
+from dpduck.kernel.stored import LONGEST_JOINED
 from dpduck.trusted.rows.held import SHORTEST_READ, hashed_sql, held_by, longest_joined
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
@@ -384,7 +385,7 @@ def test_every_type_is_short_or_bounded() -> None:
         assert sql_type(kind).is_short
     for kind in ("VARCHAR", "BLOB", "BIGNUM", "JSON", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "GEOMETRY", "what"):
         assert not sql_type(kind).is_short
-    held = held_by(['"r0"."x" IS NULL'], (), {'"r0"."x"': "what"}, (1, False))
+    held = held_by([Is(Column("r0", "x", "what"), "NULL")], (), (1, False))
     with pytest.raises(Refusal, match="may be long"):
         held.of("r0")
     assert held.of("r1") == ([], [], [])

@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.kernel.expressions import Coded, Column, Comparison, Expression, Literal
 from dpduck.trusted.private.counting import job_sql, read_job
 from dpduck.trusted.private.jobs import CountingJob
 from dpduck.trusted.rows.labels import MOST_COMBINATIONS, MOST_RANGES, Declared, coded_condition, tells
-from dpduck.trusted.rows.placed import Types
 from dpduck.trusted.rows.prepared import over_twins
 from dpduck.values.domain import RangeDomain, ValueDomain
 from tests.trusted.rows.test_prepared import asked, differing, jobs_of, prepared
@@ -103,7 +103,7 @@ def test_rows_outside_of_a_domain_alone_are_asked() -> None:
 def test_a_long_list_of_codes_is_looked_up() -> None:
     """More than a few ranges of codes are one look into a list; a wrong list is noticed by the counts."""
     values = tuple(str(number) for number in range(4 * MOST_RANGES))
-    column = Declared('"r0"."dpduck_code_0"', ValueDomain("INTEGER", values))
+    column = Declared(Column("r0", "dpduck_code_0", "UTINYINT"), ValueDomain("INTEGER", values))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE codes AS SELECT i::UTINYINT AS dpduck_code_0 FROM range({len(values)}) r(i)")
         for step in (1, 2, 5, 9):
@@ -116,12 +116,13 @@ def test_a_long_list_of_codes_is_looked_up() -> None:
 def among(column: Declared, flags: list[bool]) -> str:
     """The test that is made of these flags."""
 
-    def ask(text: str, columns: Mapping[str, Declared], types: Types) -> list[bool]:
+    def ask(condition: Expression, columns: Mapping[Column, Declared]) -> list[bool]:
         return flags
 
-    found = coded_condition('"r0"."code" > 0', {'"r0"."code"': column}, {'"r0"."code"': "INTEGER"}, frozenset(), ask)
-    assert found is not None
-    return found.test
+    code = Column("r0", "code", "INTEGER")
+    found = coded_condition(Comparison(code, ">", Literal("number", "0")), {code: column}, frozenset(), ask)
+    assert isinstance(found, Coded)
+    return found.test.sql
 
 
 def test_what_codes_do_not_tell() -> None:

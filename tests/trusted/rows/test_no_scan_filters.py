@@ -175,11 +175,12 @@ def test_conditions_mean_what_they_say() -> None:
 
 
 def test_only_one_place_writes_where() -> None:
-    """Trusted code writes WHERE over private rows by where_sql. Others are about rows of dpduck, or the catalog."""
-    package = Path(dpduck.__file__).parent / "trusted"
+    """The kernel writes no WHERE, and trusted code by where_sql. Others are about rows of dpduck, or the catalog."""
+    package = Path(dpduck.__file__).parent
     written = {
         (path.name, line.strip())
-        for path in package.rglob("*.py")
+        for folder in ("kernel", "trusted")
+        for path in (package / folder).rglob("*.py")
         if "ledger" not in path.parts
         for line in path.read_text(encoding="utf-8").splitlines()
         if " WHERE " in line and 'f"' in line
@@ -187,5 +188,5 @@ def test_only_one_place_writes_where() -> None:
     files = {name for name, _ in written}
     assert files <= {
         *("conditions.py", "contributions.py", "twin_writer.py", "features.py", "binning.py", "labels.py"),
-        *("answered.py", "plain.py", "reader.py", "prepared.py"),
+        *("answered.py", "plans.py", "reader.py", "prepared.py", "facts.py", "units.py"),
     }

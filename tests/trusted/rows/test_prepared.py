@@ -14,28 +14,34 @@ import dpduck
 from dpduck.database.catalog import Catalog
 from dpduck.database.policies import PolicyStore
 from dpduck.database.prepared import cuts_of
-from dpduck.frontend.rows.parts import ROWS
+from dpduck.frontend.rows.compiled import own_of, text_of
 from dpduck.frontend.rows.relation import Reading, relation_of
-from dpduck.frontend.rows.sql import unit_lookup, unit_sql
+from dpduck.frontend.rows.sql import unit_of, unit_sql
 from dpduck.frontend.rows.tree import of_relation
 from dpduck.frontend.text.names import TableName
+from dpduck.kernel.units import ROWS, Referenced, lookup_sql
 from dpduck.mechanisms.cubes.measure import scans_of
-from dpduck.trusted.private.contributions import Contribution, Known, bounded_rows_sql
+from dpduck.trusted.private.contributions import Known, bounded_rows_sql
 from dpduck.trusted.private.counting import count_exactly, job_sql
-from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob, Prepared
 from dpduck.trusted.private.key_counts import count_keys
 from dpduck.trusted.private.keys import read_groups
 from dpduck.trusted.rows import twin_writer
 from dpduck.trusted.rows.labels import Ask, asked_of_labels
-from dpduck.trusted.rows.plain import keep_plans_plain
+from dpduck.trusted.rows.plans import keep_plans_plain
 from dpduck.trusted.rows.prepared import Twin, over_twins
 from dpduck.trusted.rows.twin_writer import Layout, miscounted_sql, write_twin
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
 from tests.mechanisms.cubes.aggregate_clinic import open_stays, plan_of
+from tests.support.nodes import adds, columns_of, compiled
 
 KEY = b"key"
 WORKERS = Workers()
+STAYS = columns_of(
+    {'"r0"."big"': "BIGINT", '"r0"."dec"': "DECIMAL(18,3)", '"r0"."text"': "VARCHAR", '"r0"."flag"': "BOOLEAN"}
+)
 BEGIN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
 STATEMENTS = (
     "sex, ward, count(*) AS n FROM stays GROUP BY sex, ward",
@@ -63,11 +69,11 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
         columns = tuple((column.name, column.type_name) for column in relation.columns)
         content = tuple(f'"r0"."{name}"' for name in relation.row_key)
         source = of_relation(relation)
-        lookup, unit, own = unit_lookup(source), unit_sql(source), policy.unit.column
+        lookup, unit, own = unit_of(source), unit_sql(source), policy.unit.column
         rows = f'{relation.sql} AS "r0"'
-        if lookup is not None:
-            chain = lookup.joins_sql.replace(f"{ROWS}.", '"r0".').replace('"dpduck_rows".', '"r0".')
-            chain = chain.replace('"dpduck_reference"', lookup.reference_sql.partition(".")[2])
+        if isinstance(lookup, Referenced):
+            chain = lookup_sql(lookup).replace(f"{ROWS}.", '"r0".').replace('"dpduck_rows".', '"r0".')
+            chain = chain.replace('"dpduck_reference"', quote_identifier(lookup.reference.name))
             rows, own = f"{rows} {chain.replace('JOIN ', 'LEFT JOIN ')}", "dpduck_person"
         links = frozenset(name for name, _ in relation.links) | {own or ""}
         cuts = () if unit is None else cuts_of(policy, columns)
@@ -304,7 +310,7 @@ def test_rows_that_are_repeated_are_not_taken_for_counted_ones() -> None:
         with connection.cursor() as cursor, other.cursor() as second:
             assert cells(cursor, job) == cells(second, twin)
         with pytest.raises(InternalError, match="repeat rows"):
-            CountingJob(**{**vars(twin), "prepared": over_prepared(twins, connection)})
+            replace(twin, prepared=over_prepared(twins, connection))
 
 
 FAMILY = (
@@ -351,7 +357,7 @@ def test_units_are_found_through_references() -> None:
         for statement in (*FAMILY, *(f"FROM dp($$CREATE PRIVACY POLICY ON {policy}$$)" for policy in POLICIES)):
             connection.execute(statement)
         jobs = [job for statement in FAMILY_STATEMENTS for job in jobs_of(connection, statement)]
-        assert any(job.lookup is not None for job in jobs)
+        assert any(isinstance(job.unit, Referenced) for job in jobs)
         assert differing(connection, FAMILY_STATEMENTS, "patients", "visits", "items") == []
 
 
@@ -367,12 +373,11 @@ def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
     """One group of a unit, two, or all: which ones is chosen by the unit itself, whatever its number is."""
     with open_stays("who MAX ROWS 3", 60) as connection:
         other, twins = prepared(connection)
+        aggregates = adds(""), compiled(adds('"r0"."flag"'), STAYS)
         for statement in (STATEMENTS[0], STATEMENTS[5], STATEMENTS[7]):
-            rows = replace(
-                jobs_of(connection, statement)[0], aggregates=(Contribution(""), Contribution('"r0"."flag"'))
-            )
+            rows = replace(jobs_of(connection, statement)[0], aggregates=aggregates)
             for text in ('CAST("r0"."text" AS VARCHAR)', 'lower("r0"."text")'):
-                job = KeyedJob(rows, (text,), most)
+                job = KeyedJob(rows, (text_of(text, STAYS),), most)
                 with connection.cursor() as cursor, other.cursor() as second:
                     found = groups(cursor, job)
                     assert len(found) > 3
@@ -380,11 +385,13 @@ def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
 
 
 BIG, DEC = 'CAST("r0"."big" AS DOUBLE)', 'CAST("r0"."dec" AS DOUBLE)'
-SUMMED = (
-    Contribution(""),
-    Contribution('"r0"."flag"', "sum", BIG, Fraction(-50), Fraction(100), 150, centre=Fraction(25)),
-    Contribution("", "valued", DEC, Fraction(0), Fraction(10), 10_000),
+WRITTEN = (
+    adds(""),
+    adds('"r0"."flag"', "sum", BIG, Fraction(-50), Fraction(100), 150, centre=Fraction(25)),
+    adds("", "valued", DEC, Fraction(0), Fraction(10), 10_000),
 )
+SUMMED = tuple(compiled(one, STAYS) for one in WRITTEN)
+TEXT = text_of('CAST("r0"."text" AS VARCHAR)', STAYS)
 
 
 @pytest.mark.parametrize("by_group", ["", "sum", "average"])
@@ -396,7 +403,7 @@ def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_gr
         summed = (SUMMED[0], *(replace(one, per_group=by_group) for one in SUMMED[1:]))
         aggregates = tuple(replace(one, norm=norm * 2 * one.bound**2) for one in summed)
         rows = replace(jobs_of(connection, STATEMENTS[0])[0], aggregates=aggregates)
-        job = KeyedJob(rows, ('CAST("r0"."text" AS VARCHAR)',), most)
+        job = KeyedJob(rows, (TEXT,), most)
         with connection.cursor() as cursor, other.cursor() as second:
             found = groups(cursor, job)
             assert len(found) > 3
@@ -408,7 +415,7 @@ def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
     with open_stays("who MAX ROWS 2", 60) as connection:
         other, twins = prepared(connection)
         rows = replace(jobs_of(connection, STATEMENTS[6])[0], keys=(), attributes=())
-        job = KeyJob(rows, 'CAST("r0"."text" AS VARCHAR)')
+        job = KeyJob(rows, own_of('CAST("r0"."text" AS VARCHAR)', STAYS))
         with connection.cursor() as cursor, other.cursor() as second:
             plain = count_keys(cursor, job, KEY, WORKERS)
             twin = count_keys(second, over_twins(job, twins, {}, asked(second)), KEY, WORKERS)  # type: ignore[arg-type]
@@ -417,7 +424,7 @@ def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
             assert getattr(plain, name).tolist() == getattr(twin, name).tolist()
 
 
-def over_prepared(twins: dict[str, Twin], connection: duckdb.DuckDBPyConnection) -> object:
+def over_prepared(twins: dict[str, Twin], connection: duckdb.DuckDBPyConnection) -> Prepared | None:
     """What is known of a job without joins."""
     found = over_twins(jobs_of(connection, STATEMENTS[0])[0], twins, {}, asked(connection))
     return found.prepared if isinstance(found, CountingJob) else None

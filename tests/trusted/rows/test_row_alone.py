@@ -17,6 +17,7 @@ import pytest
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from dpduck.frontend.rows.compiled import program_of
 from dpduck.frontend.rows.expressions import safe_sql, sql_of
 from dpduck.frontend.rows.functions import check_row_local, temporal_arguments
 from dpduck.frontend.text.dialect import PrivateDuckDB
@@ -28,6 +29,7 @@ from dpduck.trusted.rows.worker import evaluate, opened
 from dpduck.trusted.rows.workers import Program, Runner, Workers
 from dpduck.values.errors import DpduckError, Refusal
 from tests.frontend.nasty_rows import COMPARISONS, TYPES, VALUES, Writer
+from tests.support.nodes import columns_of
 
 VECTOR = 2048
 ROWS = 24
@@ -140,6 +142,12 @@ class Guarding(Writer):
 
 
 COLUMN_TYPES = {f'"r0"."{name}"': type_name for name, type_name in TYPES.items()}
+COLUMNS = columns_of(COLUMN_TYPES)
+
+
+def output(kind: str, text: str, then_sql: str = "") -> Output:
+    """What a worker computes of a text."""
+    return Output(kind, program_of(text, COLUMNS), then_sql)
 
 
 def division(writer: Writer) -> Division | None:
@@ -151,14 +159,15 @@ def division(writer: Writer) -> Division | None:
         )
         number = f"try(CAST(({sql_of(value)}) AS DOUBLE))"
         outputs = {
-            "flag": Output("flag", safe_sql(condition, COLUMN_TYPES)),
-            "number": Output("DOUBLE", number),
-            "steps": Output("integer", number, "TRY_CAST({} AS BIGINT)"),
-            "text": Output("bytes", f"try(CAST(({sql_of(text)}) AS VARCHAR))"),
-            BARE: Output("bytes", f"CAST(({sql_of(text)}) AS VARCHAR)"),
+            "flag": output("flag", safe_sql(condition, COLUMN_TYPES)),
+            "number": output("DOUBLE", number),
+            "steps": output("integer", number, "TRY_CAST({} AS BIGINT)"),
+            "text": output("bytes", f"try(CAST(({sql_of(text)}) AS VARCHAR))"),
+            BARE: output("bytes", f"CAST(({sql_of(text)}) AS VARCHAR)"),
         }
         chosen = {name: outputs[name] for name in source.sample(sorted(outputs), 2)}
-        return Division(chosen, (safe_sql(kept, COLUMN_TYPES),) * (source.randrange(3) == 0), COLUMN_TYPES)
+        asked = program_of(safe_sql(kept, COLUMN_TYPES), COLUMNS)
+        return Division(chosen, (asked,) * (source.randrange(3) == 0))
     except (SqlglotError, DpduckError):
         return None
 
@@ -168,8 +177,8 @@ def swept(raising: str) -> Division:
     outputs: dict[str, Output] = {}
     for guard, shape in zip(cycle(("o", "t < 5")), (*SHAPES, *TUPLES), strict=False):
         text = shape.format(g=guard, t=f"(({raising}) IS NOT NULL)", r=f"({raising})")
-        outputs[f"y{len(outputs)}"] = Output("flag", safe_sql(_parsed(text), COLUMN_TYPES))
-    return Division(outputs, (), COLUMN_TYPES)
+        outputs[f"y{len(outputs)}"] = output("flag", safe_sql(_parsed(text), COLUMN_TYPES))
+    return Division(outputs, ())
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -323,7 +332,7 @@ def test_no_part_of_a_character_is_computed(pool: Workers, monkeypatch: pytest.M
 
 def asked_for(text: str) -> Division:
     """A text over columns, as bytes."""
-    return Division({"y": Output("bytes", text.format(s='"r0"."s"', b='"r0"."b"'))}, (), COLUMN_TYPES)
+    return Division({"y": output("bytes", text.format(s='"r0"."s"', b='"r0"."b"'))}, ())
 
 
 def computed(pool: Workers, text: str, rows: pa.Table) -> list[object]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dpduck.frontend.rows.compiled import program_of
 from dpduck.trusted.rows.functions import require_row_local
 from dpduck.trusted.rows.program import Division, Output
 from dpduck.values.errors import Refusal
+from tests.support.nodes import columns_of
 
 COLUMNS = frozenset(("dpduck_x_0", "dpduck_x_1"))
 OTHER_ROWS = (
@@ -96,7 +98,7 @@ def test_plain_expressions_pass(sql: str) -> None:
 @pytest.mark.parametrize("sql", ['sum("r0"."a")', '(SELECT max("r0"."a"))', 'upper("r0"."a") OVER ()', "secret"])
 def test_no_program_is_made_of_anything_else(sql: str) -> None:
     """Neither a condition nor an output of a worker's program goes round the look."""
-    types = {'"r0"."a"': "INTEGER"}
-    for division in (Division({}, (sql,), types), Division({"o": Output("integer", sql)}, (), types)):
+    program = program_of(sql, columns_of({'"r0"."a"': "INTEGER"}))
+    for division in (Division({}, (program,)), Division({"o": Output("integer", program)}, ())):
         with pytest.raises(Refusal, match="DuckDB reads"):
             division.program()

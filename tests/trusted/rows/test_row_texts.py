@@ -12,6 +12,7 @@ import pytest
 from sqlglot import parse_one
 
 import dpduck
+from dpduck.frontend.rows.compiled import program_of
 from dpduck.frontend.rows.functions import MAX_BUILT, MAX_GROWTH, check_row_local
 from dpduck.frontend.text.dialect import PrivateDuckDB
 from dpduck.trusted.rows import workers as module
@@ -20,15 +21,17 @@ from dpduck.trusted.rows.program import GROWTH, LITERALS, LONGEST_TEXT, Division
 from dpduck.trusted.rows.workers import Workers
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
+from tests.support.nodes import columns_of
 
 NOTE = '"r0"."note"'
+COLUMNS = columns_of({NOTE: "VARCHAR"})
 LONG = f"concat({', '.join([NOTE] * GROWTH)})"
 """The longest text that one call may make of a row."""
 
 
 def heavy(times: int) -> Division:
     """A condition that makes the longest text so many times."""
-    return Division({}, (f"greatest({', '.join([f'length({LONG})'] * times)}) > 0",), {NOTE: "VARCHAR"})
+    return Division({}, (program_of(f"greatest({', '.join([f'length({LONG})'] * times)}) > 0", COLUMNS),))
 
 
 def kept(division: Division, length: int, beside: int) -> bool | None:
@@ -152,7 +155,7 @@ def test_longer_rows_are_left_out_beside_others_and_alone() -> None:
 
 def test_what_is_looked_up_is_short() -> None:
     """A text that is compared with public keys has at most 4,096 bytes: a longer one would be kept, and equals none."""
-    division = Division({"c": Output("VARCHAR", f"replace({NOTE}, 'a', 'bc')")}, (), {NOTE: "VARCHAR"})
+    division = Division({"c": Output("VARCHAR", program_of(f"replace({NOTE}, 'a', 'bc')", COLUMNS))}, ())
     workers = Workers()
     try:
         with workers.runner(division.program()) as runner:

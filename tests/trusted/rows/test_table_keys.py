@@ -9,27 +9,28 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.frontend.rows.parts import Join, Source, Stored
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.relations import Join, Source, Stored
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.trusted.rows.elsewhere import Apart, Elsewhere
 from dpduck.trusted.rows.prepared import Twin, Twins, require_cell_key
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
+from tests.support.nodes import adds, counts, key
 
 TABLE, KEY, DAY = '"memory"."main"."t ""1"', ("u", "d"), '"r0"."d"'
 DAYS = ValueDomain("INTEGER", ("1", "2", "3"))
-TYPES = (('"r0"."u"', "VARCHAR"), (DAY, "INTEGER"), ('"r0"."x"', "INTEGER"))
-SOURCE = Source(Stored(TABLE, "r0"), types=TYPES)
+TYPES = {'"r0"."u"': "VARCHAR", DAY: "INTEGER", '"r0"."x"': "INTEGER"}
+SOURCE = Source(Stored(TABLE, "r0"))
 
 
-def job_of(key: tuple[str, ...] = KEY, domain: Domain = DAYS, source: Source = SOURCE, sql: str = DAY) -> CountingJob:
+def job_of(
+    columns: tuple[str, ...] = KEY, domain: Domain = DAYS, source: Source = SOURCE, sql: str = DAY, **types: str
+) -> CountingJob:
     """Rows by day, of units with at most six rows."""
     attribute = Attribute((0,), np.arange(domain.size), domain.size)
-    made = CountingJob(
-        TABLE, (), '"r0"."u"', 6, (DAY,), (KeyColumn(sql, domain),), (attribute,), (Contribution(""),), source=source
-    )
-    return replace(made, cell_key=key)
+    known = TYPES | {f'"r0"."{name}"': kind for name, kind in types.items()}
+    made = counts(source, (), '"r0"."u"', 6, (DAY,), (key(sql, domain),), (attribute,), (adds(""),), known)
+    return replace(made, cell_key=columns)
 
 
 def test_one_row_a_cell_is_the_root() -> None:
@@ -47,8 +48,8 @@ WRONG = {
     "another type": job_of((), replace(DAYS, type_name="BIGINT")), "an expression": job_of((), sql=f"abs({DAY})"),
     "a long label": job_of((), ValueDomain("INTEGER", ("1", "2" * 5000))),
     "a join": job_of((), source=replace(SOURCE, joins=(Join("JOIN", SOURCE, (), 2),))),
-    "a column with two zeros": job_of((), source=replace(SOURCE, types=(TYPES[0], (DAY, "DOUBLE")))),
-    "a unit with two zeros": job_of((), source=replace(SOURCE, types=(('"r0"."u"', "DOUBLE"), TYPES[1]))),
+    "a column with two zeros": job_of((), d="DOUBLE"),
+    "a unit with two zeros": job_of((), u="DOUBLE"),
 }  # fmt: skip
 KEYS = {
     "a column that is no key": ("u", "x"),

@@ -9,21 +9,23 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.frontend.rows.parts import UnitLookup
+from dpduck.kernel.expressions import Column
+from dpduck.kernel.units import Referenced, Step
 from dpduck.trusted.private.contributions import COUNTED_FIRST, Contribution
 from dpduck.trusted.private.counting import count_exactly, job_sql
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.trusted.private.jobs import Attribute, CountingJob
 from dpduck.values.domain import ValueDomain
+from tests.support.nodes import adds, counts, key, rows
 
 KIND = ValueDomain("VARCHAR", ("a", "b"), with_null=True)
-PRICE = Contribution("l.price > 2", "sum", "CAST(l.price AS DOUBLE)", steps=20, high=Fraction(20))
+PRICE = adds("l.price > 2", "sum", "CAST(l.price AS DOUBLE)", steps=20, high=Fraction(20))
 PER_GROUP = replace(PRICE, form="sum", per_group="sum")
-ONE = UnitLookup("lines AS l", "l.parcel", "JOIN orders AS o ON dpduck_rows.dpduck_reference = o.id")
-TWO = UnitLookup(
-    "lines AS l LEFT JOIN kinds AS k ON k.name = l.kind",
-    "l.parcel",
-    "JOIN orders AS o ON dpduck_rows.dpduck_reference = o.id JOIN people AS p ON o.person = p.id",
-)
+PARCEL = Column("l", "parcel", "UBIGINT")
+PERSON = Column("o", "person", "UBIGINT")
+ORDERS, PEOPLE = Step("orders", Column("o", "id", "BIGINT")), Step("people", Column("p", "id", "BIGINT"))
+ONE = Referenced(PARCEL, (ORDERS,), PERSON)
+TWO = Referenced(PARCEL, (replace(ORDERS, reference=PERSON), PEOPLE), Column("p", "household", "BIGINT"))
+ROWS = {ONE: "lines AS l", TWO: "lines AS l LEFT JOIN kinds AS k ON k.name = l.kind"}
 PLAIN = {
     ONE: "lines AS l JOIN orders AS o ON l.parcel = o.id",
     TWO: "lines AS l LEFT JOIN kinds AS k ON k.name = l.kind JOIN orders AS o ON l.parcel = o.id "
@@ -59,20 +61,20 @@ def found(database: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, li
     return totals
 
 
-@pytest.mark.parametrize("aggregates", [(Contribution(""), PRICE), (Contribution(""), PER_GROUP)])
+@pytest.mark.parametrize("aggregates", [(adds(""), PRICE), (adds(""), PER_GROUP)])
 @pytest.mark.parametrize("max_rows", [1, 5, COUNTED_FIRST, 1000])
 @pytest.mark.parametrize("lookup", [ONE, TWO])
 def test_a_lookup_finds_what_the_join_finds(
-    database: duckdb.DuckDBPyConnection, lookup: UnitLookup, max_rows: int, aggregates: tuple[Contribution, ...]
+    database: duckdb.DuckDBPyConnection, lookup: Referenced, max_rows: int, aggregates: tuple[Contribution, ...]
 ) -> None:
     """Rows that lead to no unit are dropped, those of a unit are bounded after the lookup: as after a plain join."""
     attribute = Attribute((0,), np.arange(KIND.size, dtype=np.int64), KIND.size)
     floor = ("k.floor",) if lookup is TWO else ()
-    job = CountingJob(
+    job = counts(
         PLAIN[lookup], ("l.price IS NULL OR l.price < 25",), UNIT[lookup], max_rows, ("l.number", *floor),
-        (KeyColumn("l.kind", KIND),), (attribute,), aggregates,
+        (key("l.kind", KIND),), (attribute,), aggregates,
     )  # fmt: skip
-    looked_up = replace(job, lookup=lookup)
+    looked_up = replace(job, source=rows(ROWS[lookup]), unit=lookup)
     assert job_sql(job) != job_sql(looked_up)
     expected = found(database, job)
     assert found(database, looked_up) == expected

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from itertools import product
-
 import duckdb
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.parts import Cut
+from dpduck.kernel.expressions import Column
 from dpduck.trusted.private.counting import job_sql
-from dpduck.trusted.rows.plain_numbers import computed, cut_units
+from dpduck.trusted.rows.clamps import ClampedColumn, clamped_column, steps_sql, units_sql
 from dpduck.trusted.rows.prepared import over_twins
-from dpduck.trusted.rows.whole_numbers import Clamped, clamped_column, steps_sql
 from tests.trusted.rows.test_prepared import asked, differing, jobs_of, prepared
 
 POLICY = """CREATE PRIVACY POLICY ON bills (PRIVACY UNIT who MAX ROWS {rows}, BUDGET (epsilon = 100),
@@ -77,48 +73,11 @@ def test_what_is_read_of_cut_columns() -> None:
         assert differing(connection, STATEMENTS, "bills") == []
 
 
-def test_numbers_of_any_stored_units_do_not_overflow() -> None:
-    """A file that holds anything that its types can is computed of without an error."""
-    types = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31}
-    cuts, columns = [], dict[str, str]()
-    for number, (name, bits) in enumerate(types.items()):
-        bound = (1 << bits) - 1
-        column = f'"r"."{name}"'
-        columns[column] = f"DECIMAL({len(str(bound)) + 4},2)"
-        cuts.append(Cut(column, Fraction(-bound, 100), Fraction(bound, 100), Fraction(1), 2, f'"r"."u{number}"', ""))
-    held = ", ".join(
-        f"CAST([{-(1 << bits)}, {(1 << bits) - 1}, 0, NULL][i % {4 ** (place + 1)} // {4**place} + 1] AS {name}) "
-        f"AS u{place}"
-        for place, (name, bits) in enumerate(types.items())
-    )
-    texts = [_cut(cut) for cut in cuts]
-    found = 0
-    with duckdb.connect() as connection:
-        listed = ", ".join(f"CAST(0 AS {kind}) AS {name.partition('.')[2]}" for name, kind in columns.items())
-        connection.execute(f"CREATE TABLE r AS SELECT {listed}, {held} FROM range(64) AS g(i)")
-        for first, sign, second, third in product(texts, "+-*", texts, texts):
-            made = computed(f"CAST(({first} {sign} {second}) * (1 - {third}) AS DOUBLE)", columns, cuts)
-            if made is not None and '"u' in made.sql:
-                found += 1
-                connection.execute(f'SELECT sum({made.sql}) FROM r AS "r"').fetchall()
-    assert found > 20
-
-
-def _cut(cut: Cut) -> str:
-    column, low, high = cut.column_sql, f"{float(cut.low):.2f}", f"{float(cut.high):.2f}"
-    return f"CASE WHEN {column} <= {low} THEN {low} WHEN {column} >= {high} THEN {high} ELSE {column} END"
-
-
-def test_what_doubles_do_not_hold_stays_decimal() -> None:
-    """Beyond 2^53 units a double of whole numbers might not be that of the decimal: the decimal is computed."""
-    cuts = [Cut('"r"."x"', Fraction(0), Fraction(10**7), Fraction(1), 2, '"r"."u"', "")]
-    number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {'"r"."x"': "DECIMAL(12,2)"}, cuts)
-    assert number is not None and '"u"' not in number.sql and number.reach is None
-
-
 def test_which_columns_are_held_cut() -> None:
     """Decimals and integers with bounds that are whole in their last place, and fit 32 bits there."""
-    assert clamped_column("x", "DECIMAL(15,2)", "0", "0.1", "0.01") == Clamped("x", "DECIMAL(15,2)", "0", "0.1", "0.01")
+    assert clamped_column("x", "DECIMAL(15,2)", "0", "0.1", "0.01") == ClampedColumn(
+        "x", "DECIMAL(15,2)", "0", "0.1", "0.01"
+    )
     for refused in (
         ("x", "DOUBLE", "0", "1", "0.5"),
         ("x", "DECIMAL(15,2)", "0", "0.125", "0.125"),
@@ -126,10 +85,12 @@ def test_which_columns_are_held_cut() -> None:
         ("x", "DECIMAL(15,9)", "0", "1", "1"),
         ("x", "UTINYINT", "0", "1", "1"),
         ("x", "DECIMAL(19,2)", "0", "1", "1"),
+        ("x", "DECIMAL(18,0)", "0", "000000000000000005", "1"),
+        ("x", "DECIMAL(5,2)", "0", "100000", "1"),
     ):
         assert clamped_column(*refused) is None, refused
     uneven = clamped_column("x", "INTEGER", "0", "10", "3")
-    assert uneven is not None and uneven.steps is None and uneven.cut(0, '"r"', '"r"."x"').steps_sql == ""
+    assert uneven is not None and uneven.steps is None and uneven.cut(0, Column("r", "x", "INTEGER")).steps_sql == ""
 
 
 @pytest.mark.parametrize("type_name", ["DECIMAL(18,2)", "DECIMAL(5,4)", "DECIMAL(18,6)", "BIGINT", "TINYINT"])
@@ -144,7 +105,8 @@ def test_columns_are_cut_without_an_error(type_name: str) -> None:
         scale = clamped.scale
         largest = largest or f"{whole[: len(whole) - scale]}.{'9' * scale}"
         connection.execute(f"INSERT INTO t VALUES ({largest}), (-{largest}), (0), (1), (NULL)")
-        units, steps = cut_units('"t"."x"', clamped), steps_sql(clamped, 'CAST("t"."x" AS DOUBLE)')
+        column = Column("t", "x", type_name)
+        units, steps = units_sql(clamped, column), steps_sql(clamped, column)
         found = connection.execute(f"SELECT {units}, {steps} FROM t").fetchall()
     factor = 10**scale
     assert found == [(2 * factor, 6), (-factor, 0), (0, 2), (factor, 4), (None, None)]

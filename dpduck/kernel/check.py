@@ -1,0 +1,330 @@
+"""Verifies that the rows of a statement carry their privacy unit, against facts of the tables that they come of.
+
+Theorem. Let R be a source that is accepted here, R(D) its rows over a database D, and u a unit. Then R(D) is the
+disjoint union of parts R_u(D), each a function of the rows of u and of public tables, so that without the rows of u
+just R_u is gone. Proof, by induction over the nodes:
+
+* Stored: the unit of a row is a function of its own columns, as the policy says, or of the one row of a parent that its
+  reference finds, by keys alone, until a policy says columns. Facts decide this, and no claim of a statement.
+* Conditions, and columns computed of one row: they keep a row, or drop it, by itself.
+* A join with a public table: each of its rows is one row of the other side, or of a unit, with rows that all know.
+* A join of private rows: both are of one unit where ON has an equality of linked columns. Two columns are linked where
+  equal values of them tell one unit: the unit's own columns, a reference and the key that it leads to, a key of one
+  table twice. A row that an outer join keeps alone has the unit of its own side.
+* UNION ALL: of relations of one kind of unit; each row keeps its own.
+* Units: GROUP BY or PARTITION BY the unit of the rows inside, which is written by the kernel: a row is made of rows of
+  one unit.
+
+Everything else is refused: rows of SQL, other joins, tables without facts, columns of other types than they are stored
+with. The names of tables are those of facts, so that no other text of a statement is in the kernel's SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dpduck.kernel.expressions import Column, Comparison, Expression, Own, Program
+from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
+from dpduck.kernel.relations import (
+    UNIT_COLUMN,
+    Branch,
+    Feature,
+    Grouped,
+    Join,
+    PeriodRows,
+    Source,
+    Stored,
+    Union,
+    Units,
+)
+from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
+from dpduck.values.errors import InternalError
+from dpduck.values.quoting import fold
+from dpduck.values.sqltypes import decimal_name, sql_type
+
+_PUBLIC = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
+_PRIVATE = (*_PUBLIC, "RIGHT JOIN", "FULL JOIN")
+
+Named = tuple[str, str]
+"""A column of a relation: its alias, and its folded name."""
+
+Choice = tuple[Expression, ...]
+"""Units of which the first that is not NULL is the unit of a row."""
+
+
+class NotVerified(InternalError):
+    """Refuses rows that are not shown to carry their unit."""
+
+
+def verified(holds: bool, what: str) -> None:
+    """Refuses rows that break a rule."""
+    if not holds:
+        raise NotVerified(f"{what}; nothing was charged")
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The privacy unit of the rows of a source. key: its name in the ledger, "" of a source of public rows alone.
+
+    choices: each of them is the unit of a row; () where rows are units. links: columns, and names under which
+    equal values tell one unit. types: of all columns. moments: the columns of PER, in the order of the tables.
+    collated: whether a collation compares some text.
+    """
+
+    key: str
+    choices: tuple[Choice, ...]
+    links: Mapping[Named, str]
+    types: Mapping[Named, str]
+    moments: tuple[Column, ...] = ()
+    collated: bool = False
+
+    @property
+    def units(self) -> tuple[Expression, ...]:
+        """Returns the expressions that a job may have for its unit."""
+        return tuple(one[0] if len(one) == 1 else FirstOf(one) for one in self.choices)
+
+
+def require_carried(
+    source: Source, unit: Expression | None, periods: PeriodRows | None, read: Iterable[Expression], facts: Facts
+) -> str:
+    """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what is read of a row."""
+    carried = carried_by(source, facts)
+    verified(carried.key != "", "rows of no privacy unit")
+    held = unit is None and not carried.choices
+    verified(held or unit in carried.units, "rows of another privacy unit than their policies say")
+    _require_columns([*read, *([] if unit is None else [unit])], carried)
+    moments = () if periods is None else periods.columns
+    verified(moments == carried.moments, "periods of other columns than their policies say")
+    return carried.key
+
+
+def carried_by(source: Source, facts: Facts) -> Carried:
+    """Returns the unit of a source's rows, from facts alone."""
+    found = _first(source, facts)
+    for join in source.joins:
+        found = _joined(found, join, facts)
+    _require_columns(source.filters, found)
+    return found
+
+
+def _first(source: Source, facts: Facts) -> Carried:
+    first = source.first
+    if isinstance(first, Stored):
+        return _stored(first, facts)
+    verified(not isinstance(first, Grouped), "rows of SQL that nobody checked")
+    if isinstance(first, Union):
+        return _united(first, facts)
+    return _of_units(first, facts) if isinstance(first, Units) else _stored(Stored("", ""), facts)
+
+
+def _stored(stored: Stored, facts: Facts) -> Carried:
+    known = facts.get(stored.table)
+    if known is None:
+        raise NotVerified("a table without facts; nothing was charged")
+    names = stored.selected or tuple((name, name) for name in known.types)
+    types = {(stored.alias, fold(shown)): known.types.get(fold(own), "") for shown, own in names}
+    if known.unit is None:
+        return Carried("", (), {}, types, collated=known.collated)
+    verified(not (stored.selected or stored.distinct), "a selection of private columns")
+    unit = known.unit
+    links = {(stored.alias, key): f"{stored.table}.{key}" for key in known.keys}
+    if unit.reference is not None:
+        own, parent, key = unit.reference
+        links[stored.alias, fold(own)] = f"{parent}.{fold(key)}"
+    elif len(unit.columns) == 1:
+        links[stored.alias, fold(unit.columns[0])] = unit.key
+    moments = () if unit.period is None else (_column(stored.alias, unit.period[1], known),)
+    held = _held(stored.alias, unit, known, facts)
+    return Carried(unit.key, () if held is None else ((held,),), links, types, moments, collated=known.collated)
+
+
+def _column(alias: str, name: str, table: TableFacts) -> Column:
+    type_name = table.types.get(fold(name), "")
+    verified(type_name != "", "a unit, a key or a reference that is gone")
+    return Column(alias, name, type_name)
+
+
+def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expression | None:
+    """Returns the unit of a row, as it or the last of the tables that its references lead to holds it."""
+    steps, reference, own, known = list[Step](), None, alias, table
+    key = unit.key
+    while unit.reference is not None:
+        column, parent, parent_key = unit.reference
+        start = _column(own, column, known)
+        reference = start if reference is None else reference
+        if steps:
+            steps[-1] = replace(steps[-1], reference=start)
+        own, child, known = f"{alias}_{len(steps) + 1}", known, facts[parent]
+        verified(known.unit is not None and known.unit.key == key, "a reference to rows of another unit")
+        verified(fold(parent_key) in known.keys, "a reference that leads to no key")
+        verified(not (child.collated or known.collated), "a reference that a collation compares")
+        steps.append(Step(parent, _column(own, parent_key, known)))
+        verified(_are_keys(start, steps[-1].key), "a reference of another type than its key")
+        verified(len(steps) < 64 and known.unit is not None, "references in a circle")
+        unit = known.unit or unit
+    columns = tuple(_column(own, name, known) for name in unit.columns)
+    verified(not (known.collated and any(one.type_name == "VARCHAR" for one in columns)), "units under a collation")
+    verified(all(sql_type(one.type_name).is_unit for one in columns), "a unit of a type with two forms of one value")
+    several = len(columns) > 1
+    verified(not several or all(sql_type(one.type_name).has_one_form for one in columns), "a part of a unit")
+    if not columns:
+        verified(not steps, "a reference to rows that are units")
+        return None
+    held = Together(columns) if several else columns[0]
+    return held if reference is None else Referenced(reference, tuple(steps), held)
+
+
+def _joined(left: Carried, join: Join, facts: Facts) -> Carried:
+    right = carried_by(join.right, facts)
+    types = {**left.types, **right.types}
+    verified(left.types.keys().isdisjoint(right.types.keys()), "two relations of one name")
+    collated = left.collated or right.collated
+    if not right.key:
+        verified(left.key != "" and join.kind in _PUBLIC, "a join that keeps rows of a public table")
+        _require_columns(join.on, replace(left, types=types))
+        looking = join.kind in ("SEMI JOIN", "ANTI JOIN")
+        return replace(left, types=left.types if looking else types, collated=collated)
+    verified(join.kind in _PRIVATE and left.key == right.key, "a join of two kinds of units")
+    verified(bool(left.choices and right.choices) and not collated, "a join of rows that are units, or of collations")
+    links = {**left.links, **right.links}
+    both = Carried(left.key, (), links, types, (*left.moments, *right.moments))
+    _require_columns(join.on, both)
+    verified(any(_links(one, left, right) for one in join.on) or _all_linked(join, left, right), "rows of two units")
+    return _kept(join.kind, left, right, both)
+
+
+def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
+    """Returns the rows of a join: an outer one keeps those of one side alone, with the unit of that side."""
+    if kind in ("SEMI JOIN", "ANTI JOIN"):
+        return replace(left, moments=both.moments)
+    if kind == "JOIN":
+        return replace(both, choices=left.choices + right.choices)
+    if kind != "FULL JOIN":
+        return replace(both, choices=right.choices if kind == "RIGHT JOIN" else left.choices)
+    pairs = [one + other for one in left.choices for other in right.choices]
+    direct = [one for one in pairs if not any(isinstance(unit, Referenced) for unit in one)]
+    alike = [one for one in direct if len({unit_type(unit) for unit in one}) == 1 or _all_integers(one)]
+    return replace(both, choices=tuple(alike))
+
+
+def _all_integers(choice: Choice) -> bool:
+    return all(sql_type(unit_type(unit)).is_integer for unit in choice)
+
+
+def _links(condition: Expression, left: Carried, right: Carried) -> bool:
+    """Tells whether a condition is an equality of two columns by which rows of both sides are of one unit."""
+    if not isinstance(condition, Comparison) or condition.sign != "=" or not isinstance(condition.other, Column):
+        return False
+    for one, other in ((condition.column, condition.other), (condition.other, condition.column)):
+        link = left.links.get(named(one))
+        if link is not None and link == right.links.get(named(other)) and _are_keys(one, other):
+            return True
+    return False
+
+
+def _are_keys(one: Column, other: Column) -> bool:
+    """Tells whether values of two columns are compared without a cast, and equality is that of keys."""
+    own, theirs = sql_type(one.type_name), sql_type(other.type_name)
+    return (own == theirs and own.is_key) or (own.is_integer and theirs.is_integer)
+
+
+def _all_linked(join: Join, left: Carried, right: Carried) -> bool:
+    """Tells whether ON has equalities of all columns that hold a unit together on both sides."""
+    said = {frozenset(one.columns) for one in join.on if isinstance(one, Comparison) and one.sign == "="}
+    sides = ([unit for (unit, *_) in side.choices if isinstance(unit, Together)] for side in (left, right))
+    ours, theirs = sides
+    return any(
+        [column.name for column in one.parts] == [column.name for column in other.parts]
+        and all(frozenset(pair) in said and _are_keys(*pair) for pair in zip(one.parts, other.parts, strict=True))
+        for one in ours
+        for other in theirs
+    )
+
+
+def _united(union: Union, facts: Facts) -> Carried:
+    found = [_branch(branch, facts) for branch in union.branches]
+    keys, kinds = {one.key for one in found}, {unit_type(branch.unit) for branch in union.branches}
+    verified(len(keys) == 1 and "" not in keys, "a UNION ALL of two kinds of units")
+    alike = len(kinds) == 1 or all(sql_type(kind).is_integer for kind in kinds)
+    verified(alike, "a UNION ALL of units of two types")
+    types, links = dict[Named, str](), dict[Named, str]()
+    for place, (_, name) in enumerate(union.branches[0].outputs):
+        outputs = [branch.outputs[place] for branch in union.branches]
+        kinds = {one.type_name if isinstance(one, Column) else "VARCHAR" for one, _ in outputs}
+        verified(len(kinds) == 1 and all(of == name for _, of in outputs), "a UNION ALL of columns that differ")
+        column = Column(union.alias, unquoted(name), kinds.pop())
+        types[named(column)] = column.type_name
+        told = {
+            one.links.get(named(output)) if isinstance(output, Column) else None
+            for one, (output, _) in zip(found, outputs, strict=True)
+        }
+        link = told.pop()
+        if not told and link is not None:
+            links[named(column)] = link
+    unit = Column(union.alias, UNIT_COLUMN, unit_type(union.branches[0].unit))
+    types[named(unit)] = unit.type_name
+    verified(not any(one.moments for one in found), "a UNION ALL of units by period")
+    return Carried(keys.pop(), ((unit,),), {**links, named(unit): found[0].key}, types)
+
+
+def _branch(branch: Branch, facts: Facts) -> Carried:
+    found = carried_by(branch.source, facts)
+    verified(branch.unit in found.units, "a UNION ALL without the unit of its rows")
+    _require_columns([branch.unit, *(one for one, _ in branch.outputs)], found)
+    return found
+
+
+def _of_units(units: Units, facts: Facts) -> Carried:
+    found = carried_by(units.source, facts)
+    verified(units.unit in found.units, "rows grouped by something else than their unit")
+    values = [operand.value for operand in units.operands]
+    _require_columns([units.unit, *(one for one, _ in units.outputs), *units.conditions, *values], found)
+    unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
+    made = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
+    made |= {Column(units.alias, unquoted(one.name), _made_type(one)) for one in units.features}
+    links = {named(unit): found.key}
+    verified(not found.moments, "features of units by period")
+    for output, name in units.outputs:
+        verified(isinstance(output, Column), "an output that nobody stored")
+        if isinstance(output, Column):
+            column = Column(units.alias, unquoted(name), output.type_name)
+            made.add(column)
+            link = found.links.get(named(output)) if units.windowed else None
+            link = found.key if output in found.units else link
+            verified(units.windowed or link is not None, "a column of single rows beside a unit")
+            links |= {named(column): link} if link is not None else {}
+    types = {named(column): column.type_name for column in (*made, unit)}
+    return Carried(found.key, ((unit,),), links, types)
+
+
+def _made_type(feature: Feature) -> str:
+    """Returns DuckDB's type of a feature."""
+    operand = "" if feature.operand is None else feature.operand.type_name
+    if feature.form in ("any", "all"):
+        return "BOOLEAN"
+    if feature.form == "sum":
+        added = sql_type(operand)
+        verified(added.fits_64_bits, "a sum that could overflow")
+        return decimal_name(38, added.scale) if added.is_decimal else "HUGEINT"
+    return operand if feature.form in ("min", "max", "first", "lag", "lead") else "BIGINT"
+
+
+def _require_columns(expressions: Iterable[Expression], carried: Carried) -> None:
+    """Refuses columns of no relation, or of another type than they have there, and SQL that is not a program's."""
+    for expression in expressions:
+        verified(isinstance(expression, Program) or not isinstance(expression, Own), "SQL that nobody checked")
+        for column in expression.columns:
+            verified(
+                carried.types.get(named(column)) == column.type_name, "a column of another type than it is stored with"
+            )
+
+
+def named(column: Column) -> Named:
+    """Returns a column as DuckDB tells it from others."""
+    return column.relation, fold(column.name)
+
+
+def unquoted(name: str) -> str:
+    """Returns a name without the quotes of SQL."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -1,0 +1,462 @@
+"""Expressions over the columns of one row, as frozen nodes.
+
+A plain expression compares stored columns with constants and with each other. Nothing in it is cast or computed. So it
+can neither raise, nor allocate, nor take long, whatever a row holds. The database's own process evaluates it. LIKE
+with % as its only wildcard is plain, too: DuckDB matches it in one pass.
+
+A `Program` is the text of an analyst's expression. A worker process evaluates it. `Own` is SQL that the kernel wrote.
+
+Each constructor checks its rule and raises `NotPlain`. Sums and products are in arithmetic.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+
+from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier, quote_text
+from dpduck.values.sqltypes import SqlType, sql_type
+
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
+_NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
+LONGEST_INTEGER, LONGEST_NUMBER, LONGEST_PATTERN = 9, 16, 100
+"""Digits of a constant beside an integer or a floating number, and characters of a pattern with its quotes."""
+
+SIGNS = ("=", "<>", "!=", "<", ">", "<=", ">=")
+TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class NotPlain(InternalError):
+    """Refuses an expression that the database's process may not evaluate over private rows."""
+
+
+def require(holds: bool) -> None:
+    """Refuses an expression that breaks the rule of its class."""
+    if not holds:
+        raise NotPlain("an expression that the database may not evaluate")
+
+
+class Expression:
+    """An expression over one row."""
+
+    @property
+    def plain(self) -> bool:
+        """Tells whether the database's process may evaluate it."""
+        return True
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Lists the columns that it reads, each once, in the order in which they come first."""
+        raise NotImplementedError
+
+    def write(self, names: Names) -> str:
+        """Writes SQL with these names for its columns."""
+        raise NotImplementedError
+
+    @property
+    def sql(self) -> str:
+        """Writes SQL over stored columns."""
+        return self.write(stored_name)
+
+
+@dataclass(frozen=True)
+class Column(Expression):
+    """A stored column of a relation. relation: its alias. type_name: DuckDB's type."""
+
+    relation: str
+    name: str
+    type_name: str
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self,)
+
+    def write(self, names: Names) -> str:
+        return names(self)
+
+    @cached_property
+    def quoted(self) -> str:
+        """Returns its name in SQL, with that of its relation."""
+        return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
+
+    def of(self, relation: str) -> str:
+        """Returns its name in SQL under another alias, which needs no quotes."""
+        return f"{relation}.{quote_identifier(self.name)}"
+
+
+Names = Callable[[Column], str]
+
+
+def stored_name(column: Column) -> str:
+    """Returns the name of a stored column in SQL."""
+    return column.quoted
+
+
+def columns_of(parts: Iterable[Expression | str]) -> tuple[Column, ...]:
+    """Lists the columns of expressions, each once."""
+    return tuple(dict.fromkeys(one for part in parts if not isinstance(part, str) for one in part.columns))
+
+
+# Constants, and comparisons with them.
+
+
+@dataclass(frozen=True)
+class Literal(Expression):
+    """A constant. kind: text, number, boolean, DATE or TIMESTAMP. text: without quotes. sign: "-" or nothing."""
+
+    kind: str
+    text: str
+    sign: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind == "number":
+            require(_NUMBER.fullmatch(self.text) is not None and self.sign in ("", "-"))
+            return
+        known = {"text": True, "boolean": self.text in ("TRUE", "FALSE")}
+        require(known.get(self.kind, is_moment(self.text, self.kind)) and not self.sign)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    def write(self, names: Names) -> str:
+        if sql_type(self.kind).is_moment:
+            return f"CAST({quote_text(self.text)} AS {self.kind})"
+        return quote_text(self.text) if self.kind == "text" else self.sign + self.text
+
+    def is_like(self, type_name: str) -> bool:
+        """Tells whether a column of this type is compared with the constant without a cast of the column.
+
+        Beside a number too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
+        """
+        kind = sql_type(type_name)
+        if sql_type(self.kind).is_moment:
+            return self.kind == type_name
+        if self.kind == "text":
+            return kind.is_text or (kind.is_moment and is_moment(self.text, type_name))
+        if self.kind == "boolean":
+            return kind.is_boolean
+        if kind.is_integer:
+            return self.text.isdigit() and len(self.text) <= LONGEST_INTEGER
+        return len(self.text) <= LONGEST_NUMBER if kind.is_float else kind.is_decimal and _fits(self.text, kind)
+
+
+Operand = Column | Literal
+
+
+def is_moment(text: str, type_name: str) -> bool:
+    """Tells whether a text is a day, or a time of a day, that certainly converts to DATE or TIMESTAMP."""
+    if not sql_type(type_name).is_moment or not _MOMENT.fullmatch(text):
+        return False
+    try:
+        (date if type_name == "DATE" else datetime).fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fits(number: str, decimal: SqlType) -> bool:
+    """Tells whether a decimal type has a place for each digit of a number, so that a column is compared as it is."""
+    whole, _, part = number.partition(".")
+    return len(part) <= decimal.scale and len(whole) <= decimal.digits - decimal.scale
+
+
+def compares(column: Column, other: Operand) -> bool:
+    """Tells whether DuckDB compares a column with another operand as both are stored."""
+    if isinstance(other, Literal):
+        return other.is_like(column.type_name)
+    own, theirs = sql_type(column.type_name), sql_type(other.type_name)
+    return (own.is_integer and theirs.is_integer) or (own == theirs and own.is_comparable)
+
+
+def _has_null(column: Column) -> bool:
+    """Tells whether IS reads a column alike beside any rows: other rows decide whether a VARIANT is NULL."""
+    return not sql_type(column.type_name).mentions("VARIANT")
+
+
+class Condition(Expression):
+    """An expression that is TRUE, FALSE or NULL. DuckDB would cast any other one to a BOOLEAN, which can raise."""
+
+
+def require_conditions(conditions: tuple[Expression, ...]) -> None:
+    """Refuses all but plain conditions, of which there is one."""
+    require(bool(conditions) and all(isinstance(one, Condition | Own) and one.plain for one in conditions))
+
+
+@dataclass(frozen=True)
+class Constant(Condition):
+    """TRUE, FALSE or NULL, as a condition."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        require(self.text in ("TRUE", "FALSE", "NULL"))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    def write(self, names: Names) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Truth(Condition):
+    """A BOOLEAN column as a condition."""
+
+    column: Column
+
+    def __post_init__(self) -> None:
+        require(sql_type(self.column.type_name).is_boolean)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    def write(self, names: Names) -> str:
+        return names(self.column)
+
+
+@dataclass(frozen=True)
+class Comparison(Condition):
+    """A column compared with a constant of its kind, or with a column of its type. sign: of SIGNS."""
+
+    column: Column
+    sign: str
+    other: Operand
+
+    def __post_init__(self) -> None:
+        require(self.sign in SIGNS and compares(self.column, self.other))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.column, self.other))
+
+    def write(self, names: Names) -> str:
+        return f"{names(self.column)} {self.sign} {self.other.write(names)}"
+
+    @property
+    def is_join(self) -> bool:
+        """Tells whether it compares columns of two relations. No scan is given such a condition."""
+        two = isinstance(self.other, Column) and self.other.relation != self.column.relation
+        return two and self.sign not in ("<>", "!=")
+
+
+@dataclass(frozen=True)
+class Distinct(Condition):
+    """A column IS [NOT] DISTINCT FROM an operand."""
+
+    column: Column
+    other: Operand
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        require(compares(self.column, self.other) and _has_null(self.column))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.column, self.other))
+
+    def write(self, names: Names) -> str:
+        sign = "IS NOT DISTINCT FROM" if self.negated else "IS DISTINCT FROM"
+        return f"{names(self.column)} {sign} {self.other.write(names)}"
+
+
+@dataclass(frozen=True)
+class Listed(Condition):
+    """A column [NOT] IN operands."""
+
+    column: Column
+    values: tuple[Operand, ...]
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        require(bool(self.values) and all(compares(self.column, one) for one in self.values))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.column, *self.values))
+
+    def write(self, names: Names) -> str:
+        values = ", ".join(one.write(names) for one in self.values)
+        return f"{names(self.column)} {'NOT ' if self.negated else ''}IN ({values})"
+
+
+@dataclass(frozen=True)
+class Between(Condition):
+    """A column [NOT] BETWEEN two operands."""
+
+    column: Column
+    low: Operand
+    high: Operand
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        require(compares(self.column, self.low) and compares(self.column, self.high))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.column, self.low, self.high))
+
+    def write(self, names: Names) -> str:
+        word, ends = "NOT BETWEEN" if self.negated else "BETWEEN", (self.low.write(names), self.high.write(names))
+        return f"{names(self.column)} {word} {ends[0]} AND {ends[1]}"
+
+
+@dataclass(frozen=True)
+class Like(Condition):
+    """A text [NOT] LIKE a short pattern, without the wildcard _ that would be tried at every place."""
+
+    column: Column
+    pattern: Literal
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        written = self.pattern.sql
+        require(sql_type(self.column.type_name).is_text and self.pattern.kind == "text")
+        require("_" not in written and len(written) <= LONGEST_PATTERN)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    def write(self, names: Names) -> str:
+        return f"{names(self.column)} {'NOT ' if self.negated else ''}LIKE {self.pattern.sql}"
+
+
+@dataclass(frozen=True)
+class Is(Condition):
+    """A column IS [NOT] NULL, TRUE or FALSE."""
+
+    column: Column
+    value: str
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        truth = self.value in ("TRUE", "FALSE") and sql_type(self.column.type_name).is_boolean
+        require(_has_null(self.column) and (self.value == "NULL" or truth))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    def write(self, names: Names) -> str:
+        return f"{names(self.column)} IS {'NOT ' if self.negated else ''}{self.value}"
+
+
+@dataclass(frozen=True)
+class Not(Condition):
+    """NOT of a plain condition."""
+
+    condition: Expression
+
+    def __post_init__(self) -> None:
+        require_conditions((self.condition,))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.condition.columns
+
+    def write(self, names: Names) -> str:
+        return f"NOT ({self.condition.write(names)})"
+
+
+@dataclass(frozen=True)
+class Junction(Condition):
+    """Plain conditions joined by AND or by OR."""
+
+    word: str
+    conditions: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        require(self.word in ("AND", "OR"))
+        require_conditions(self.conditions)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of(self.conditions)
+
+    def write(self, names: Names) -> str:
+        return f" {self.word} ".join(f"({one.write(names)})" for one in self.conditions)
+
+
+# SQL that is taken as a whole.
+
+
+@dataclass(frozen=True)
+class Own(Expression):
+    """SQL that the kernel wrote: unable to raise, for any values of its columns. type_name: where it is relied on."""
+
+    pieces: tuple[str | Column, ...]
+    type_name: str = ""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of(self.pieces)
+
+    def write(self, names: Names) -> str:
+        return "".join(one if isinstance(one, str) else names(one) for one in self.pieces)
+
+
+@dataclass(frozen=True)
+class Program(Own):
+    """SQL of an analyst's. A worker process evaluates it over one row, after a look at DuckDB's own parse of it."""
+
+    @property
+    def plain(self) -> bool:
+        return False
+
+    def cast(self, type_name: str) -> Program:
+        """Returns the program with a cast around it."""
+        return Program(("CAST(", *self.pieces, f" AS {type_name})"))
+
+
+@dataclass(frozen=True)
+class Lookup(Expression):
+    """An equality of an expression, cast to a column's type where that is possible, with that column."""
+
+    value: Expression
+    column: Column
+
+    @property
+    def plain(self) -> bool:
+        return False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.value, self.column))
+
+
+@dataclass(frozen=True)
+class Coded(Condition):
+    """A condition that is asked of the codes of prepared rows.
+
+    outside: of rows that no code tells, None for none. They are asked the condition as it is written. test: of codes.
+    """
+
+    written: Expression
+    outside: Own | None
+    test: Own
+
+    @property
+    def plain(self) -> bool:
+        return self.outside is None or self.written.plain
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        written = () if self.outside is None else (self.written, self.outside)
+        return columns_of((*written, self.test))
+
+    def write(self, names: Names) -> str:
+        return self.answered(self.written.write(names), names)
+
+    def answered(self, written: str, names: Names = stored_name) -> str:
+        """Writes the condition. written: SQL of the condition for rows outside."""
+        test = self.test.write(names)
+        if self.outside is None:
+            return f"({test})"
+        return f"CASE WHEN {self.outside.write(names)} THEN {written} ELSE {test} END"

@@ -1,0 +1,70 @@
+"""DuckDB's plans over private rows keep every expression where it was written, and read no statistics of a column.
+
+TRY catches errors of the expression inside it. Some passes of DuckDB's optimizer compute an expression elsewhere: IN
+with five or more literals becomes a join below the TRY, an expression that occurs twice is computed once below it.
+Another one computes the range of a function from the exact least and largest value of a column. It raises while it
+plans where that range cannot be: one row then decides whether the statement fails. So these passes are switched off.
+
+DuckDB has one such setting for a whole database instance, and reads it without a lock while other connections plan: to
+set it for a count and to restore it afterwards could crash a statement beside it. It is set when dpduck is loaded, and
+stays. Whoever takes it back has it set again before the next count; where the configuration is locked meanwhile,
+nothing is counted.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpduck.values.errors import InternalError, Refusal
+
+STAY = """expression_rewriter filter_pullup filter_pushdown empty_result_pullup cte_filter_pusher regex_range join_order
+    deliminator unnest_rewriter unused_columns common_aggregate column_lifetime limit_pushdown top_n
+    build_side_probe_side duplicate_groups reorder_filter
+    sampling_pushdown materialized_cte late_materialization cte_inlining common_subplan
+    join_elimination window_self_join sum_rewriter aggregate_function_rewriter outer_join_simplification
+    window_rewriter partitioned_execution partial_aggregate_pushdown grouping_sets distinct_aggregate_rewrite
+    aggregate_reuse redundant_order_keys"""
+"""Passes of 1.5 and 2.0 that stay on. All others are off, also those that nobody has heard of: in_clause (a list as a
+join below the expression), common_subexpressions (what occurs twice, computed once below), statistics_propagation
+(raises by the least and largest value of a column), compressed_materialization (packs values by these),
+row_group_pruner and join_filter_pushdown (leave out parts of a table by these: conditions.py), top_n_window_elimination
+(raises where a row has a rank of a million), extension; of 2.0 those that move projections or casts."""
+
+
+def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
+    """Switches off the passes that are on; Refusal where they are on and the configuration is locked.
+
+    Returns the setting with which none is on that must be off.
+    """
+    running = _running(cursor)
+    row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
+    if not running:
+        return str(row[0][0])
+    known = [row[0][0]] if row[0][0] else []
+    setting = ",".join([*known, *running])
+    try:
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{setting}'")
+    except duckdb.Error:
+        raise Refusal(
+            "DuckDB's configuration is locked with optimizer passes on that may raise on a private row",
+            accepted="dpduck.load before SET lock_configuration, and disabled_optimizers left as it sets them",
+        ) from None
+    return setting
+
+
+def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
+    """Returns the passes that are off, for a DuckDB elsewhere; none may be on that must be off."""
+    if _running(cursor):
+        raise InternalError("plans are not plain")
+    row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
+    return str(row[0][0])
+
+
+def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
+    """Returns the passes of this DuckDB that must be off and are on."""
+    listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms where pandas is not installed
+    rows = cursor.execute(
+        f"SELECT name FROM duckdb_optimizers() WHERE name NOT IN ({listed}) "
+        "AND NOT list_contains(string_split(current_setting('disabled_optimizers'), ','), name)"
+    ).fetchall()
+    return [name for (name,) in rows]
