@@ -21,15 +21,17 @@ with. The names of tables are those of facts, so that no other text of a stateme
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from dpduck.kernel.expressions import Column, Comparison, Expression, Own, Program
+from dpduck.kernel.expressions import Coded, Column, Comparison, Condition, Expression, Literal, Lookup, Own, Program
 from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
+    LOOKING,
     UNIT_COLUMN,
     Branch,
     Feature,
+    First,
     Grouped,
     Join,
     PeriodRows,
@@ -40,7 +42,7 @@ from dpduck.kernel.relations import (
 )
 from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
 from dpduck.values.errors import InternalError
-from dpduck.values.quoting import fold
+from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import decimal_name, sql_type
 
 _PUBLIC = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
@@ -69,7 +71,8 @@ class Carried:
 
     choices: each of them is the unit of a row; () where rows are units. links: columns, and names under which
     equal values tell one unit. types: of all columns. moments: the columns of PER, in the order of the tables.
-    collated: whether a collation compares some text.
+    collated: whether a collation compares some text. aliases: of all relations, also of those that are looked at alone.
+    words: of PER.
     """
 
     key: str
@@ -78,6 +81,8 @@ class Carried:
     types: Mapping[Named, str]
     moments: tuple[Column, ...] = ()
     collated: bool = False
+    aliases: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
 
     @property
     def units(self) -> tuple[Expression, ...]:
@@ -93,9 +98,13 @@ def require_carried(
     verified(carried.key != "", "rows of no privacy unit")
     held = unit is None and not carried.choices
     verified(held or unit in carried.units, "rows of another privacy unit than their policies say")
-    _require_columns([*read, *([] if unit is None else [unit])], carried)
+    _require_columns(read, carried)
+    if isinstance(unit, Referenced):
+        steps = {fold(step.key.relation) for step in unit.steps}
+        verified(steps.isdisjoint(carried.aliases), "a relation under the name of a reference")
     moments = () if periods is None else periods.columns
-    verified(moments == carried.moments, "periods of other columns than their policies say")
+    words = frozenset() if periods is None else frozenset((periods.periods.word,))
+    verified((moments, words) == (carried.moments, carried.words), "periods of other columns than their policies say")
     return carried.key
 
 
@@ -103,8 +112,8 @@ def carried_by(source: Source, facts: Facts) -> Carried:
     """Returns the unit of a source's rows, from facts alone."""
     found = _first(source, facts)
     for join in source.joins:
-        found = _joined(found, join, facts)
-    _require_columns(source.filters, found)
+        found = _joined(found, join, source.first, facts)
+    _require_conditions(source.filters, found)
     return found
 
 
@@ -125,7 +134,7 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
     names = stored.selected or tuple((name, name) for name in known.types)
     types = {(stored.alias, fold(shown)): known.types.get(fold(own), "") for shown, own in names}
     if known.unit is None:
-        return Carried("", (), {}, types, collated=known.collated)
+        return Carried("", (), {}, types, collated=known.collated, aliases=_alias(stored.alias))
     verified(not (stored.selected or stored.distinct), "a selection of private columns")
     unit = known.unit
     links = {(stored.alias, key): f"{stored.table}.{key}" for key in known.keys}
@@ -135,8 +144,16 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
     elif len(unit.columns) == 1:
         links[stored.alias, fold(unit.columns[0])] = unit.key
     moments = () if unit.period is None else (_column(stored.alias, unit.period[1], known),)
+    words = frozenset(() if unit.period is None else (unit.period[0],))
     held = _held(stored.alias, unit, known, facts)
-    return Carried(unit.key, () if held is None else ((held,),), links, types, moments, collated=known.collated)
+    choices = () if held is None else ((held,),)
+    return Carried(unit.key, choices, links, types, moments, known.collated, _alias(stored.alias), words)
+
+
+def _alias(alias: str) -> frozenset[str]:
+    """Returns the name of a relation, which is written between quotes."""
+    verified('"' not in alias, "a name of a relation that is more than a name")
+    return frozenset((fold(alias),))
 
 
 def _column(alias: str, name: str, table: TableFacts) -> Column:
@@ -155,6 +172,7 @@ def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expre
         reference = start if reference is None else reference
         if steps:
             steps[-1] = replace(steps[-1], reference=start)
+        verified(parent in facts, "a reference to a table without facts")
         own, child, known = f"{alias}_{len(steps) + 1}", known, facts[parent]
         verified(known.unit is not None and known.unit.key == key, "a reference to rows of another unit")
         verified(fold(parent_key) in known.keys, "a reference that leads to no key")
@@ -175,29 +193,47 @@ def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expre
     return held if reference is None else Referenced(reference, tuple(steps), held)
 
 
-def _joined(left: Carried, join: Join, facts: Facts) -> Carried:
+def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
     right = carried_by(join.right, facts)
     types = {**left.types, **right.types}
-    verified(left.types.keys().isdisjoint(right.types.keys()), "two relations of one name")
-    collated = left.collated or right.collated
+    verified(left.aliases.isdisjoint(right.aliases), "two relations of one name")
+    collated, aliases = left.collated or right.collated, left.aliases | right.aliases
+    both = replace(left, types=types, collated=collated, aliases=aliases)
     if not right.key:
         verified(left.key != "" and join.kind in _PUBLIC, "a join that keeps rows of a public table")
-        _require_columns(join.on, replace(left, types=types))
-        looking = join.kind in ("SEMI JOIN", "ANTI JOIN")
-        return replace(left, types=left.types if looking else types, collated=collated)
+        _require_conditions([one for one in join.on if not isinstance(one, Lookup)], both)
+        _require_columns([one for one in join.on if isinstance(one, Lookup)], both)
+        verified(not (join.content or join.first), "a private table that is cut by keys of a public one")
+        _require_columns(join.keys, right)
+        return replace(both, types=left.types) if join.kind in LOOKING else both
     verified(join.kind in _PRIVATE and left.key == right.key, "a join of two kinds of units")
     verified(bool(left.choices and right.choices) and not collated, "a join of rows that are units, or of collations")
-    links = {**left.links, **right.links}
-    both = Carried(left.key, (), links, types, (*left.moments, *right.moments))
-    _require_columns(join.on, both)
+    links, words = {**left.links, **right.links}, left.words | right.words
+    both = replace(both, choices=(), links=links, moments=(*left.moments, *right.moments), words=words)
+    _require_conditions(join.on, both)
     verified(any(_links(one, left, right) for one in join.on) or _all_linked(join, left, right), "rows of two units")
+    _require_cut(join, *((left, first) if join.first else (right, join.right.first)))
     return _kept(join.kind, left, right, both)
+
+
+def _require_cut(join: Join, side: Carried, first: First) -> None:
+    """Refuses a cut of a private table by columns that do not tell one unit: rows of others would have a say in it."""
+    alias = "" if isinstance(first, Grouped) else fold(first.alias)
+    verified(
+        all(fold(one.relation) == alias for one in (*join.keys, *join.content)), "a cut by another table's columns"
+    )
+    own = any(named(one) in side.links for one in join.keys) or any(
+        {named(part) for part in unit.parts} <= {named(one) for one in join.keys}
+        for (unit, *_) in side.choices
+        if isinstance(unit, Together)
+    )
+    verified(own or not join.content, "a table that is cut by columns of several units")
 
 
 def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
     """Returns the rows of a join: an outer one keeps those of one side alone, with the unit of that side."""
-    if kind in ("SEMI JOIN", "ANTI JOIN"):
-        return replace(left, moments=both.moments)
+    if kind in LOOKING:
+        return replace(both, choices=left.choices, links=left.links, types=left.types)
     if kind == "JOIN":
         return replace(both, choices=left.choices + right.choices)
     if kind != "FULL JOIN":
@@ -205,6 +241,7 @@ def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
     pairs = [one + other for one in left.choices for other in right.choices]
     direct = [one for one in pairs if not any(isinstance(unit, Referenced) for unit in one)]
     alike = [one for one in direct if len({unit_type(unit) for unit in one}) == 1 or _all_integers(one)]
+    verified(bool(alike), "a FULL JOIN of units that cannot be compared")
     return replace(both, choices=tuple(alike))
 
 
@@ -226,7 +263,7 @@ def _links(condition: Expression, left: Carried, right: Carried) -> bool:
 def _are_keys(one: Column, other: Column) -> bool:
     """Tells whether values of two columns are compared without a cast, and equality is that of keys."""
     own, theirs = sql_type(one.type_name), sql_type(other.type_name)
-    return (own == theirs and own.is_key) or (own.is_integer and theirs.is_integer)
+    return (own == theirs and own.is_key and own.is_unit) or (own.is_integer and theirs.is_integer)
 
 
 def _all_linked(join: Join, left: Carried, right: Carried) -> bool:
@@ -248,12 +285,16 @@ def _united(union: Union, facts: Facts) -> Carried:
     verified(len(keys) == 1 and "" not in keys, "a UNION ALL of two kinds of units")
     alike = len(kinds) == 1 or all(sql_type(kind).is_integer for kind in kinds)
     verified(alike, "a UNION ALL of units of two types")
+    verified(len({_together(branch.unit) for branch in union.branches}) == 1, "a UNION ALL of units of other columns")
+    widths = {len(branch.outputs) for branch in union.branches}
+    verified(len(widths) == 1, "a UNION ALL of columns that differ")
+    _require_names([name for _, name in union.branches[0].outputs])
     types, links = dict[Named, str](), dict[Named, str]()
     for place, (_, name) in enumerate(union.branches[0].outputs):
         outputs = [branch.outputs[place] for branch in union.branches]
-        kinds = {one.type_name if isinstance(one, Column) else "VARCHAR" for one, _ in outputs}
-        verified(len(kinds) == 1 and all(of == name for _, of in outputs), "a UNION ALL of columns that differ")
-        column = Column(union.alias, unquoted(name), kinds.pop())
+        shown = {_shown_type(one) for one, _ in outputs}
+        verified(len(shown) == 1 and all(of == name for _, of in outputs), "a UNION ALL of columns that differ")
+        column = Column(union.alias, unquoted(name), shown.pop())
         types[named(column)] = column.type_name
         told = {
             one.links.get(named(output)) if isinstance(output, Column) else None
@@ -263,15 +304,42 @@ def _united(union: Union, facts: Facts) -> Carried:
         if not told and link is not None:
             links[named(column)] = link
     unit = Column(union.alias, UNIT_COLUMN, unit_type(union.branches[0].unit))
-    types[named(unit)] = unit.type_name
+    if len(kinds) == 1:  # DuckDB has the wider of two types, of which no expression is made
+        types[named(unit)] = unit.type_name
     verified(not any(one.moments for one in found), "a UNION ALL of units by period")
-    return Carried(keys.pop(), ((unit,),), {**links, named(unit): found[0].key}, types)
+    collated = any(one.collated for one in found)
+    every = {**links, named(unit): found[0].key}
+    return Carried(keys.pop(), ((unit,),), every, types, (), collated, _alias(union.alias))
+
+
+def _together(unit: Expression) -> tuple[str, ...]:
+    """Returns the names of the columns that hold a unit together, () of other units."""
+    held = unit.unit if isinstance(unit, Referenced) else unit
+    return tuple(fold(one.name) for one in held.parts) if isinstance(held, Together) else ()
+
+
+def _shown_type(output: Expression) -> str:
+    """Returns the type of an output of a UNION ALL."""
+    text = isinstance(output, Literal) and output.kind == "text"
+    verified(text or isinstance(output, Column), "an output that is no column and no text")
+    return output.type_name if isinstance(output, Column) else "VARCHAR"
+
+
+def _require_names(names: Iterable[str]) -> None:
+    """Refuses names that are more than names, that are there twice, or that are the unit's."""
+    folded = [fold(UNIT_COLUMN)]
+    for name in names:
+        bare = unquoted(name)
+        plain = name == bare and bare.isascii() and bare.isidentifier()
+        verified(plain or name == quote_identifier(bare), "a name of a column that is more than a name")
+        folded.append(fold(bare))
+    verified(len(set(folded)) == len(folded), "two columns of one name")
 
 
 def _branch(branch: Branch, facts: Facts) -> Carried:
     found = carried_by(branch.source, facts)
     verified(branch.unit in found.units, "a UNION ALL without the unit of its rows")
-    _require_columns([branch.unit, *(one for one, _ in branch.outputs)], found)
+    _require_columns([one for one, _ in branch.outputs], found)
     return found
 
 
@@ -279,7 +347,9 @@ def _of_units(units: Units, facts: Facts) -> Carried:
     found = carried_by(units.source, facts)
     verified(units.unit in found.units, "rows grouped by something else than their unit")
     values = [operand.value for operand in units.operands]
-    _require_columns([units.unit, *(one for one, _ in units.outputs), *units.conditions, *values], found)
+    _require_conditions(units.conditions, found)
+    _require_columns([*(one for one, _ in units.outputs), *values], found)
+    _require_names([name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features])
     unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
     made = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
     made |= {Column(units.alias, unquoted(one.name), _made_type(one)) for one in units.features}
@@ -294,8 +364,13 @@ def _of_units(units: Units, facts: Facts) -> Carried:
             link = found.key if output in found.units else link
             verified(units.windowed or link is not None, "a column of single rows beside a unit")
             links |= {named(column): link} if link is not None else {}
-    types = {named(column): column.type_name for column in (*made, unit)}
-    return Carried(found.key, ((unit,),), links, types)
+    types = {named(column): column.type_name for column in (*made, *(() if _is_mixed(units.unit) else (unit,)))}
+    return Carried(found.key, ((unit,),), links, types, (), found.collated, _alias(units.alias))
+
+
+def _is_mixed(unit: Expression) -> bool:
+    """Tells whether a unit is the first of several of two types. DuckDB has the wider, which no expression reads."""
+    return isinstance(unit, FirstOf) and len({unit_type(one) for one in unit.choices}) > 1
 
 
 def _made_type(feature: Feature) -> str:
@@ -310,14 +385,33 @@ def _made_type(feature: Feature) -> str:
     return operand if feature.form in ("min", "max", "first", "lag", "lead") else "BIGINT"
 
 
+def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> None:
+    """Refuses what is no condition of the database's, and no program of a worker's."""
+    listed = list(conditions)
+    verified(all(isinstance(one, Condition | Program) for one in listed), "a condition that is none")
+    _require_columns(listed, carried)
+
+
 def _require_columns(expressions: Iterable[Expression], carried: Carried) -> None:
     """Refuses columns of no relation, or of another type than they have there, and SQL that is not a program's."""
     for expression in expressions:
-        verified(isinstance(expression, Program) or not isinstance(expression, Own), "SQL that nobody checked")
-        for column in expression.columns:
-            verified(
-                carried.types.get(named(column)) == column.type_name, "a column of another type than it is stored with"
-            )
+        for part in (expression, *_inside(expression)):
+            verified(isinstance(part, Program) or not isinstance(part, Own), "SQL that nobody checked")
+            verified(not isinstance(part, Coded | Referenced | Together | FirstOf), "a node that is no expression here")
+            for column in part.columns:
+                verified(
+                    carried.types.get(named(column)) == column.type_name,
+                    "a column of another type than it is stored with",
+                )
+
+
+def _inside(expression: Expression) -> Iterator[Expression]:
+    """Lists the nodes inside of a node: in its fields, and in tuples of these."""
+    for value in vars(expression).values():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Expression):
+                yield one
+                yield from _inside(one)
 
 
 def named(column: Column) -> Named:

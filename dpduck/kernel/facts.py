@@ -105,13 +105,15 @@ def _constraints(cursor: duckdb.DuckDBPyConnection, table: str) -> tuple[frozens
     """Returns the columns that are keys of a table of DuckDB's own, and whether a collation compares its texts."""
     parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
     named = " || '.' || ".join(parts)
-    of_this = f"lower({named}) = lower($1)"
+    ascii_folded = "translate({}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')".format
+    of_this = f"{ascii_folded(named)} = {ascii_folded('$1')}"
     told = cursor.execute(
         "SELECT (SELECT list(constraint_column_names[1]) FROM duckdb_constraints() WHERE "
         f"{of_this} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 AND "
         "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')), "
-        f"(SELECT bool_or(contains(upper(sql), ' COLLATE ')) FROM duckdb_tables() WHERE {of_this})",
+        f"(SELECT bool_or(contains(upper(sql), ' COLLATE ')) FROM duckdb_tables() WHERE {of_this}), "
+        "lower(current_setting('default_collation')) IN ('', 'binary')",
         [table],
     ).fetchone()
-    keys, collated = told or (None, None)
-    return frozenset(fold(str(name)) for name in keys or ()), collated is not False
+    keys, collated, binary = told or (None, None, False)
+    return frozenset(fold(str(name)) for name in keys or ()), collated is not False or not binary

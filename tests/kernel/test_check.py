@@ -11,7 +11,17 @@ import duckdb
 import pytest
 
 from dpduck.kernel.check import NotVerified, carried_by, require_carried
-from dpduck.kernel.expressions import Column, Comparison, Expression, Literal, Own
+from dpduck.kernel.expressions import (
+    Coded,
+    Column,
+    Comparison,
+    Expression,
+    Junction,
+    Literal,
+    Not,
+    Own,
+    Program,
+)
 from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
     UNIT_COLUMN,
@@ -45,6 +55,12 @@ TYPES = {
     "people": {"patient": "INTEGER", "ward": "VARCHAR"},
     "folded": {"patient": "VARCHAR", "ward": "VARCHAR"},
     "ring": {"id": "INTEGER", "next": "INTEGER"},
+    "named": {"code": "VARCHAR", "patient": "INTEGER"},
+    "large": {"patient": "BIGINT"},
+    "turned": {"a": "INTEGER", "b": "INTEGER", "ward": "VARCHAR"},
+    "lost": {"visit": "INTEGER"},
+    "homes": {"place": "GEOMETRY", "patient": "INTEGER"},
+    "calls": {"place": "GEOMETRY"},
     "spans": {"patient": "INTERVAL", "ward": "VARCHAR"},
 }
 UNITS = {
@@ -60,11 +76,17 @@ UNITS = {
     "people": UnitFacts(PERSON, ()),
     "folded": UnitFacts(PERSON, ("patient",)),
     "ring": UnitFacts(PERSON, (), ("next", "ring", "id")),
+    "named": UnitFacts(PERSON, ("patient",)),
+    "large": UnitFacts(PERSON, ("patient",)),
+    "turned": UnitFacts(PERSON, ("b", "a")),
+    "lost": UnitFacts(PERSON, (), ("visit", "nowhere", "id")),
+    "homes": UnitFacts(PERSON, ("patient",)),
+    "calls": UnitFacts(PERSON, (), ("place", "homes", "place")),
     "spans": UnitFacts(PERSON, ("patient",)),
 }
-KEYS = {"visit": {"id"}, "wards": {"ward"}, "ring": {"id"}}
+KEYS = {"visit": {"id"}, "wards": {"ward"}, "ring": {"id"}, "named": {"code"}, "homes": {"place"}}
 FACTS: Facts = {
-    name: TableFacts(UNITS[name], types, frozenset(KEYS.get(name, ())), name == "folded")
+    name: TableFacts(UNITS[name], types, frozenset(KEYS.get(name, ())), name in ("folded", "named"))
     for name, types in TYPES.items()
 }
 MONTHLY: Facts = {
@@ -84,9 +106,12 @@ def equal(one: Column, other: Column) -> Comparison:
     return Comparison(one, "=", other)
 
 
-def joined(left: str, right: str, *on: Expression, kind: str = "JOIN") -> Source:
-    """Two tables, each under its own name."""
-    return Source(Stored(left, left), (Join(kind, Source(Stored(right, right)), on),))
+def joined(
+    left: str, right: str, *on: Expression, kind: str = "JOIN", alias: str = "", cut: tuple[Column, ...] = ()
+) -> Source:
+    """Two tables, each under its own name. cut: the columns of which each value has one row of the right one."""
+    right_rows = Source(Stored(right, alias or right))
+    return Source(Stored(left, left), (Join(kind, right_rows, on, int(bool(cut)), cut, cut),))
 
 
 PATIENT, STAYED, SHOPPED = column("visit", "patient"), column("stay", "patient"), column("sale", "shop")
@@ -147,6 +172,16 @@ ACCEPTED: dict[str, tuple[Source, Expression | None]] = {
     ),
 }  # fmt: skip
 
+
+def coded_by(alias: str) -> Union:
+    """A UNION ALL of a table with a key that a collation compares."""
+    code = column("named", "code")
+    return Union((Branch(Source(Stored("named", "named")), column("named", "patient"), ((code, "code"),)),), alias)
+
+
+OLD, ROWS_OF_ALL = Comparison(PATIENT, ">", Literal("number", "1")), Own(("(SELECT count(*) FROM visit) = 3",))
+LARGE, WARD, CODE = Source(Stored("large", "large")), column("wards", "ward"), Column("u", "code", "VARCHAR")
+TURNED = Together((column("turned", "b"), column("turned", "a")))
 COUNTED = Units(VISITS, PATIENT, (), ((None, "n"),), "g")
 WRONG_STEP = replace(TESTED, unit=Column("test_1", "id", "INTEGER"))
 REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
@@ -163,7 +198,86 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "a public table alone": (Source(Stored("wards", "wards")), column("wards", "patient"), "rows of no privacy unit"),
     "an unknown table": (Source(Stored("secret", "secret")), PATIENT, "a table without facts"),
     "SQL in place of a table": (Source(Grouped("SELECT 1", "visit")), PATIENT, "rows of SQL that nobody checked"),
-    "SQL in place of a condition": (replace(VISITS, filters=(Own(("random() < 1",)),)), PATIENT, "SQL that nobody"),
+    "SQL in place of a condition": (replace(VISITS, filters=(Own(("random() < 1",)),)), PATIENT, "a condition that"),
+    **{
+        f"SQL inside of {type(one).__name__}": (replace(VISITS, filters=(one,)), PATIENT, "SQL that nobody checked")
+        for one in (Not(ROWS_OF_ALL), Junction("AND", (ROWS_OF_ALL,)))
+    },
+    "codes of prepared rows": (
+        replace(VISITS, filters=(Coded(OLD, None, ROWS_OF_ALL),)), PATIENT, "SQL that nobody|a node that is no",
+    ),
+    "a column for a condition": (replace(VISITS, filters=(PATIENT,)), PATIENT, "a condition that is none"),
+    "a unit for a condition": (replace(VISITS, filters=(TESTED,)), PATIENT, "a condition that is none"),
+    "a name that is SQL": (
+        Source(Units(VISITS, PATIENT, (), ((None, "n, (SELECT count(*) FROM visit) AS k"),), "g")),
+        GROUPED, "more than a name",
+    ),
+    "a quoted name that ends": (
+        Source(Units(VISITS, PATIENT, (), ((None, '"n" + 1 AS "k"'),), "g")), GROUPED, "more than a name",
+    ),
+    "an alias that is SQL": (
+        joined("visit", "wards", kind="LEFT JOIN", alias='w" ON TRUE JOIN stay AS "z'), PATIENT, "more than a name",
+    ),
+    "an output under the unit's name": (
+        Source(Units(VISITS, PATIENT, ((column("visit", "id"), "DPDUCK_UNIT"),), (), "g", (), True)),
+        GROUPED, "two columns of one name",
+    ),
+    "two outputs of one name": (
+        Source(Union((Branch(VISITS, PATIENT, ((column("visit", "id"), "p"), (PATIENT, '"P"'))),), "u")),
+        UNITED, "two columns of one name",
+    ),
+    "a program for an output": (
+        Source(Union((Branch(VISITS, PATIENT, ((Program(("1",)), "ward"),)),), "u")), UNITED, "no column and no text",
+    ),
+    "a number for an output": (
+        Source(Union((Branch(VISITS, PATIENT, ((Literal("number", "5"), "ward"),)),), "u")),
+        UNITED, "no column and no text",
+    ),
+    "branches of other widths": (
+        Source(Union((
+            Branch(VISITS, PATIENT, ((PATIENT, "p"), (column("visit", "ward"), "w"))),
+            Branch(STAYS, STAYED, ((STAYED, "p"),)),
+        ), "u")), UNITED, "columns that differ",
+    ),
+    "UNION ALL of columns in another order": (
+        united((Source(Stored("pair", "pair")), PAIRED), (Source(Stored("turned", "turned")), TURNED)),
+        Column("u", UNIT_COLUMN, "VARCHAR"), "units of other columns",
+    ),
+    "a name that a SEMI JOIN had": (
+        Source(Stored("visit", "visit"), (
+            Join("SEMI JOIN", Source(Stored("stay", "x")), (equal(PATIENT, column("x", "patient", "stay")),)),
+            Join("JOIN", Source(Stored("stay", "X")), (equal(PATIENT, column("X", "patient", "stay")),)),
+        )), PATIENT, "two relations of one name",
+    ),
+    "a table under the name of a reference": (
+        replace(joined("test", "visit", BY_VISIT), joins=(Join("JOIN", Source(Stored("visit", "test_1")), (
+            equal(column("test", "visit"), column("test_1", "id", "visit")),)),)), TESTED, "the name of a reference",
+    ),
+    "a cut by a ward": (
+        joined("visit", "stay", BY_PATIENT, cut=(column("stay", "ward"),)), PATIENT, "cut by columns of several units",
+    ),
+    "a cut by the other table": (joined("visit", "stay", BY_PATIENT, cut=(PATIENT,)), PATIENT, "a cut by another"),
+    "a cut of a private table by a public one": (
+        joined("visit", "wards", equal(column("visit", "ward"), WARD), cut=(WARD,)),
+        PATIENT, "cut by keys of a public one",
+    ),
+    "a FULL JOIN of units by a reference": (
+        joined("test", "visit", BY_VISIT, kind="FULL JOIN"), None, "units that cannot be compared",
+    ),
+    "a JOIN by a collated key of two UNION ALL": (
+        Source(coded_by("u"), (Join("JOIN", Source(coded_by("v")), (equal(CODE, replace(CODE, relation="v")),)),)),
+        UNITED, "or of collations",
+    ),
+    "an expression of a unit of two types": (
+        Source(
+            Union((Branch(VISITS, PATIENT, ()), Branch(LARGE, column("large", "patient"), ())), "u"),
+            (), (Comparison(UNITED, ">", Literal("number", "1")),),
+        ), UNITED, "a column of another type",
+    ),
+    "a key of places, two of which may become equal": (
+        Source(Stored("calls", "calls")), PATIENT, "another type than its key",
+    ),
+    "a reference to a table without facts": (Source(Stored("lost", "lost")), PATIENT, "without facts"),
     "a column of no relation": (
         replace(VISITS, filters=(Comparison(STAYED, "=", Literal("number", "1")),)), PATIENT, "a column of another",
     ),
@@ -291,7 +405,8 @@ def test_periods_are_those_of_the_policies() -> None:
     """A policy with PER has its own column for periods, and a policy without has none."""
     of_day, of_none = PeriodRows((column("visit", "day"),), PERIODS), None
     assert require_carried(VISITS, PATIENT, of_day, (), MONTHLY) == PERSON
-    refused = ((of_none, MONTHLY), (PeriodRows((column("visit", "ward"),), PERIODS), MONTHLY), (of_day, FACTS))
+    of_ward, by_day = PeriodRows((column("visit", "ward"),), PERIODS), PeriodRows(of_day.columns, Periods("DAY", 0, 1))
+    refused = ((of_none, MONTHLY), (of_ward, MONTHLY), (by_day, MONTHLY), (of_day, FACTS))
     for periods, facts in refused:
         with pytest.raises(NotVerified, match="periods of other columns"):
             require_carried(VISITS, PATIENT, periods, (), facts)

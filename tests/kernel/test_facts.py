@@ -109,6 +109,24 @@ def test_a_policy_that_is_gone_is_no_fact(con: duckdb.DuckDBPyConnection) -> Non
     assert isinstance(found(con, "people").unit, UnitFacts)
 
 
+def test_a_collation_for_all_texts_is_a_fact(con: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB compares every text by it, whatever a table says."""
+    con.execute("SET default_collation = 'nocase'")
+    try:
+        assert found(con, "people").collated
+    finally:
+        con.execute("RESET default_collation")
+    assert not found(con, "people").collated
+
+
+def test_tables_that_differ_in_a_capital_beyond_ascii_are_two(con: duckdb.DuckDBPyConnection) -> None:
+    """Keys of the one are no keys of the other."""
+    con.execute('CREATE TABLE "É" (code INTEGER UNIQUE); CREATE TABLE "é" (code INTEGER)')
+    for table in ("É", "é"):
+        con.execute("FROM dp(?)", [f'DECLARE PUBLIC TABLE "{table}"'])
+    assert [found(con, table).keys for table in ("É", "é")] == [{"code"}, frozenset()]
+
+
 def test_capitals_of_ascii_alone_are_folded(con: duckdb.DuckDBPyConnection) -> None:
     """As DuckDB compares names."""
     assert fold("WARD Ä") == "ward Ä"
