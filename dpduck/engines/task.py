@@ -19,7 +19,7 @@ from dpduck.trusted.rows.orders import Order
 
 PACKAGE = Path(__file__).resolve().parent.parent
 SENT = (
-    *("values.errors", "trusted.rows.worker", "trusted.rows.workers"),
+    *("values.errors", "values.quoting", "trusted.rows.worker", "trusted.rows.workers"),
     *("trusted.rows.reader", "trusted.rows.answered", "trusted.rows.orders", "engines.pieces"),
 )
 """In an order in which each imports only from those before it."""

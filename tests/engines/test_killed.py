@@ -58,9 +58,11 @@ def parent(pid: int) -> int:
 
 def killed_once_begun(begun: Path, victim: Callable[[int], int]) -> threading.Thread:
     def kill() -> None:
-        while not begun.exists() or not begun.read_text():
+        for _ in range(2_000):
+            if begun.exists() and begun.read_text():
+                os.kill(victim(int(begun.read_text())), signal.SIGKILL)
+                return
             time.sleep(0.05)
-        os.kill(victim(int(begun.read_text())), signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
