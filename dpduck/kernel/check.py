@@ -102,8 +102,7 @@ def require_carried(
     if isinstance(unit, Referenced):
         steps = {fold(step.key.relation) for step in unit.steps}
         verified(steps.isdisjoint(carried.aliases), "a relation under the name of a reference")
-    moments = () if periods is None else periods.columns
-    words = frozenset() if periods is None else frozenset((periods.periods.word,))
+    moments, words = ((), frozenset()) if periods is None else (periods.columns, {periods.periods.word})
     verified((moments, words) == (carried.moments, carried.words), "periods of other columns than their policies say")
     return carried.key
 
