@@ -2,17 +2,18 @@
 
 A number is made of stored DECIMAL and integer columns and constants. Its decimal digits, counted as for any operands
 of their types, are at most 38. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can
-overflow, whatever a row holds. A sum has the digits of its wider operand and one more, a product those of both.
+overflow, whatever a row holds. A sum has one digit more than its wider operand. A product has the digits of both.
 
-A column that is cut to public bounds has the digits of these bounds. The cast to them is TRY_CAST, so that nothing
+A column that is cut to public bounds has as many digits as the bounds. The cast to them is TRY_CAST, so that nothing
 rests on the bounds. A number that overflows in the types of the analyst's text has its value here.
 
-Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). A number of such columns alone is
-computed of these: the same double, in a fraction of the time.
+Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). Such columns alone
+make the same double, in a fraction of the time.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,14 +42,14 @@ class Number(Expression):
     """A DECIMAL(digits, scale) of one row. Each class says its digits, and how it is written."""
 
     @property
+    @abstractmethod
     def digits(self) -> int:
         """Returns the decimal digits of its type."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def scale(self) -> int:
         """Returns the digits behind the point."""
-        raise NotImplementedError
 
     @property
     def whole(self) -> int:

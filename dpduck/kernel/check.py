@@ -1,22 +1,24 @@
 """Verifies that the rows of a statement carry their privacy unit, against facts of the tables that they come of.
 
 Theorem. Let R be a source that is accepted here, R(D) its rows over a database D, and u a unit. Then R(D) is the
-disjoint union of parts R_u(D), each a function of the rows of u and of public tables, so that without the rows of u
-just R_u is gone. Proof, by induction over the nodes:
+disjoint union of parts R_u(D). Each is a function of the rows of u and of public tables. Without the rows of u just R_u
+is gone. Proof, by induction over the nodes:
 
-* Stored: the unit of a row is a function of its own columns, as the policy says, or of the one row of a parent that its
-  reference finds, by keys alone, until a policy says columns. Facts decide this, and no claim of a statement.
+* Stored: the unit of a row is in its own columns, as the policy says. Or its reference finds one row of a parent by a
+  key, and so on to a policy that says columns. Facts decide this, and no claim of a statement.
 * Conditions, and columns computed of one row: they keep a row, or drop it, by itself.
 * A join with a public table: each of its rows is one row of the other side, or of a unit, with rows that all know.
 * A join of private rows: both are of one unit where ON has an equality of linked columns. Two columns are linked where
   equal values of them tell one unit: the unit's own columns, a reference and the key that it leads to, a key of one
   table twice. A row that an outer join keeps alone has the unit of its own side.
+* A cut of a joined private table: rows are chosen among those of one key, and that key tells one unit.
 * UNION ALL: of relations of one kind of unit; each row keeps its own.
 * Units: GROUP BY or PARTITION BY the unit of the rows inside, which is written by the kernel: a row is made of rows of
   one unit.
 
 Everything else is refused: rows of SQL, other joins, tables without facts, columns of other types than they are stored
-with. The names of tables are those of facts, so that no other text of a statement is in the kernel's SQL.
+with. Tables are named as facts name them, and columns and aliases are plain or quoted names. So no other text of a
+statement is in the kernel's SQL.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ class Carried:
 def require_carried(
     source: Source, unit: Expression | None, periods: PeriodRows | None, read: Iterable[Expression], facts: Facts
 ) -> str:
-    """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what is read of a row."""
+    """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what a job reads."""
     carried = carried_by(source, facts)
     verified(carried.key != "", "rows of no privacy unit")
     held = unit is None and not carried.choices
@@ -385,7 +387,7 @@ def _made_type(feature: Feature) -> str:
 
 
 def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> None:
-    """Refuses what is no condition of the database's, and no program of a worker's."""
+    """Refuses all but the database's conditions and the worker's programs."""
     listed = list(conditions)
     verified(all(isinstance(one, Condition | Program) for one in listed), "a condition that is none")
     _require_columns(listed, carried)
@@ -405,7 +407,7 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
 
 
 def _inside(expression: Expression) -> Iterator[Expression]:
-    """Lists the nodes inside of a node: in its fields, and in tuples of these."""
+    """Lists the nodes inside of a node: in its fields, and in tuples there."""
     for value in vars(expression).values():
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, Expression):

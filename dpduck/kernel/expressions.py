@@ -12,6 +12,7 @@ Each constructor checks its rule and raises `NotPlain`. Sums and products are in
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -40,7 +41,7 @@ def require(holds: bool) -> None:
         raise NotPlain("an expression that the database may not evaluate")
 
 
-class Expression:
+class Expression(ABC):
     """An expression over one row."""
 
     @property
@@ -49,13 +50,13 @@ class Expression:
         return True
 
     @property
+    @abstractmethod
     def columns(self) -> tuple[Column, ...]:
         """Lists the columns that it reads, each once, in the order in which they come first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, names: Names) -> str:
         """Writes SQL with these names for its columns."""
-        raise NotImplementedError
 
     @property
     def sql(self) -> str:
@@ -404,7 +405,7 @@ class Own(Expression):
 
 @dataclass(frozen=True)
 class Program(Own):
-    """SQL of an analyst's. A worker process evaluates it over one row, after a look at DuckDB's own parse of it."""
+    """SQL of an analyst's. DuckDB's own parse of it is inspected. Then a worker process evaluates it over one row."""
 
     @property
     def plain(self) -> bool:
@@ -429,6 +430,9 @@ class Lookup(Expression):
     @property
     def columns(self) -> tuple[Column, ...]:
         return columns_of((self.value, self.column))
+
+    def write(self, names: Names) -> str:
+        raise NotPlain("an equality that a worker computes")
 
 
 @dataclass(frozen=True)

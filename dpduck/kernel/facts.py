@@ -36,7 +36,7 @@ class UnitFacts:
 class TableFacts:
     """A stored table. unit: None of a public one. types: of its columns, by folded names. keys: of one column each.
 
-    collated: whether some text of it is compared by a collation.
+    collated: whether a collation compares some of its texts.
     """
 
     unit: UnitFacts | None

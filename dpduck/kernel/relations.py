@@ -107,7 +107,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Operand:
-    """A value of a row: a stored column, or an expression of an analyst's. type_name: DuckDB's type of it."""
+    """A value of a row: a stored column, or an expression of an analyst's. type_name: its type in DuckDB."""
 
     value: Expression
     type_name: str

@@ -117,7 +117,7 @@ def lookup_sql(unit: Referenced) -> str:
 
 
 def _short_sql(step: Step, found: tuple[Column, ...], last: bool) -> str:
-    """Writes a parent's key and what is found by it: its unit in few bytes, of parts that fit, or a reference."""
+    """Writes a parent's key, and what the key finds: its unit in few bytes, of parts that fit, or a reference."""
     listed, read, changed = [quote_identifier(step.key.name)], [step.key], False
     for column in found:
         name = quote_identifier(column.name)

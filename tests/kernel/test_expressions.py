@@ -257,3 +257,9 @@ def test_no_accepted_condition_raises() -> None:
         assert len(asked) > 25
         for node in asked:
             assert len(connection.execute(f'SELECT {node.sql} FROM t AS "r0"').fetchall()) == 3
+
+
+def test_a_lookup_is_never_written() -> None:
+    """A worker computes it, and the database's process is given no text of it."""
+    with pytest.raises(NotPlain):
+        assert Lookup(WORKED, NOTE).sql

@@ -178,7 +178,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that a request reads, whose each of them is, and the public facts that this rests on.
+    """The rows that a request reads, the unit of each row, and the public facts behind both.
 
     from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see trusted.private.jobs).
     unit_bound: the most rows of one privacy unit in the row source after bounding.
