@@ -95,7 +95,7 @@ demo: $(RUNTIME)
 	@$(BIN)/dpduck demo
 
 # Without kills, servers and statistics (tests/test_house.py), and without the clinics of the golden refusals.
-QUICK := tests/values tests/algebra tests/frontend tests/test_house.py tests/test_house_counts.py \
+QUICK := tests/values tests/algebra tests/language tests/test_house.py tests/test_house_counts.py \
   tests/test_import_direction.py tests/test_reading_list.py
 
 # What takes long is tried in turn, by a fresh seed that is printed; `make test PARTS=` runs all of it. What finds a
@@ -104,7 +104,7 @@ PARTS ?= --values 6 --slow 8
 
 quick: $(DEVELOPMENT)
 	$(ALONE_ON_A_CORE) $(BIN)/python -m pytest -q $(WORKERS) -m '$(DEFAULT)' $(PARTS) $(QUICK) \
-	  --ignore=tests/frontend/test_golden.py
+	  --ignore=tests/language/test_golden.py
 
 # pytest fails by itself when it finds no test at all.
 test: $(DEVELOPMENT)
@@ -117,9 +117,9 @@ times: $(DEVELOPMENT)
 # What another version of DuckDB cannot change is tested once. NEVER and ALONE never see it (tests/test_house.py holds
 # that). COVERAGE is decided by noise and recovery, after counts that other tests compare on both versions. The rest
 # are the rules of the house, and benchmarks, which run on the version that is pinned.
-NEVER := algebra planning trusted/noise
-ALONE := $(patsubst %,trusted/private/test_%,chosen_buckets count_sketch exact_counts families lazy_histogram measure \
-  noisy_total operators session_gate summary_sampler) $(patsubst %,mechanisms/summaries/test_%,estimators guess \
+NEVER := algebra strategies kernel/noise
+ALONE := kernel/counting/test_exact_counts $(patsubst %,kernel/queries/test_%,chosen_buckets count_sketch families \
+  lazy_histogram measure noisy_total operators session_gate summary_sampler) $(patsubst %,mechanisms/summaries/test_%,estimators guess \
   priorities summary_audit summary_neighbours summary_ranges) $(patsubst %,mechanisms/synthetic/test_%,fit mwem) \
   $(patsubst %,mechanisms/sparse/test_%,hypothesis session_plan) $(patsubst %,values/test_%,accounting)
 COVERAGE := $(patsubst %,mechanisms/cubes/test_%,coverage nonnegative_intervals sum_coverage) \

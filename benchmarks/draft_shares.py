@@ -28,19 +28,19 @@ import dpduck
 from benchmarks.papers._synthetic_data import data_folder
 from dpduck.auditor.neighbours import loaded
 from dpduck.auditor.runs import planned, repeated
-from dpduck.database.policies import PolicyStore
-from dpduck.database.sandbox import Sandbox
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.kernel.ask import price
+from dpduck.kernel.door import Bill, opened
+from dpduck.kernel.ledger.secrets import no_step
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Column, Policy
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import PrivateQuestion, questions
 from dpduck.owner.suggestions import clamp_of, codes_of, no_answer, seen, unit_facts
-from dpduck.trusted.ask import price
-from dpduck.trusted.ledger.secrets import no_step
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.door import Bill, opened
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store.policies import PolicyStore
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier
 

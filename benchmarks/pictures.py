@@ -21,11 +21,11 @@ from benchmarks.papers._range_plans import plan_ranges
 from benchmarks.tutorial import draw_tutorial
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import all_ranges
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import Plan
-from dpduck.planning.ranges.plan import RangePlan
-from dpduck.planning.ranges.strategy import matrix_of
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.ranges.plan import RangePlan
+from dpduck.strategies.ranges.strategy import matrix_of
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 SIZES = (2,) * 6

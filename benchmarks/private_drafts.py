@@ -22,8 +22,8 @@ import duckdb
 
 import dpduck
 from benchmarks.papers._synthetic_data import data_folder
-from dpduck.frontend.statements.kinds import ClampClause, CreatePolicy, DomainClause
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.language.statements.kinds import ClampClause, CreatePolicy, DomainClause
+from dpduck.language.statements.parse import parse_statement
 from dpduck.owner.draft import TODO
 from dpduck.owner.private_draft import DROPPED, NICE, grid_of
 from dpduck.values.quoting import fold, quote_identifier, quote_text

@@ -1,6 +1,6 @@
 """Prints what an auditor must read to believe the claim, with line counts: `python -m benchmarks.reading_list`.
 
-tests/test_reading_list.py holds that every file of kernel/ and trusted/ is in one part, tests/test_house_counts.py
+tests/test_reading_list.py holds that every file of kernel/ is in one part, tests/test_house_counts.py
 how long the list is.
 """
 
@@ -12,88 +12,91 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 CLAIM = {
     "the order of a release, prices, the door": (
-        "trusted/private/door trusted/ask trusted/operators trusted/noise/law trusted/private/key_delta "
-        "trusted/private/answers trusted/noise/draw trusted/rows/reader mechanisms/release"
+        "kernel/door kernel/ask kernel/queries/operators kernel/noise/law kernel/queries/key_delta "
+        "kernel/queries/answers kernel/noise/draw kernel/rows/reader mechanisms/release"
     ),
     "integers to counts": (
-        "trusted/private/counting_stage trusted/private/weighing trusted/private/unit_cells "
-        "trusted/private/contributions trusted/private/contribution_sql trusted/private/jobs trusted/private/counting "
-        "trusted/private/key_counts trusted/private/hidden trusted/rows/crowds"
+        "kernel/stage kernel/loss kernel/counting/unit_cells "
+        "kernel/contributions kernel/counting/contribution_sql kernel/counting/jobs kernel/counting/exact "
+        "kernel/queries/key_counts kernel/counting/hidden kernel/rows/crowds"
     ),
     "rows to integers, whatever one row does": (
-        "trusted/rows/scan trusted/conditions trusted/rows/answered trusted/rows/workers trusted/rows/worker"
+        "kernel/rows/scan kernel/columns/conditions kernel/worker/answered kernel/worker/workers kernel/worker/worker"
     ),
     "the same in an engine, whole units in one task": (
-        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/pieces"
+        "kernel/places/elsewhere kernel/places/orders engines/task engines/spark engines/pieces"
     ),
     "counts to noisy answers": (
-        "trusted/private/measure trusted/private/keys trusted/private/sessions "
-        "trusted/private/histograms trusted/private/sketches trusted/private/summaries "
-        "mechanisms/sparse/ask trusted/private/streams algebra/dyadic algebra/hashing"
+        "kernel/queries/measure kernel/queries/keys kernel/queries/sessions "
+        "kernel/queries/histograms kernel/queries/sketches kernel/queries/summaries "
+        "mechanisms/sparse/ask kernel/queries/streams algebra/dyadic algebra/hashing"
     ),
     "the ledger": (
-        "trusted/ledger/ledger trusted/ledger/table trusted/ledger/entries trusted/ledger/budgets "
-        "trusted/rows/periods values/periods values/privacy values/accounting"
+        "kernel/ledger/ledger kernel/ledger/table kernel/ledger/entries kernel/ledger/budgets "
+        "kernel/rows/periods values/periods values/privacy values/accounting"
     ),
 }
 """What breaks the guarantee where it is wrong, apart from the noise and from what may run over a row."""
 
 COPIES = {
-    "against restored and copied stores": ("trusted/ledger/secrets trusted/ledger/copies"),
-    "and against restored and copied files of streams": ("trusted/private/stream_state mechanisms/streams/store"),
+    "against restored and copied stores": ("kernel/ledger/secrets kernel/ledger/copies"),
+    "and against restored and copied files of streams": ("kernel/queries/stream_state mechanisms/streams/store"),
 }
 NOISE = {
     "exact samplers, which see no data": (
-        "trusted/noise/entropy trusted/noise/integers "
-        "trusted/noise/coins trusted/noise/binomial trusted/noise/choice "
-        "trusted/noise/layers trusted/noise/zero_cells"
+        "kernel/noise/entropy kernel/noise/integers "
+        "kernel/noise/coins kernel/noise/binomial kernel/noise/choice "
+        "kernel/noise/layers kernel/noise/zero_cells"
     ),
 }
 ROWS = {
-    "which label a row has": ("trusted/rows/binning trusted/rows/bins"),
-    "rows that are written once": ("trusted/rows/twin_writer trusted/rows/prepared"),
+    "which label a row has": ("kernel/rows/binning kernel/rows/bins"),
+    "rows that are written once": ("kernel/places/twin_writer kernel/places/prepared"),
     "what the database evaluates, and what a worker": (
-        "kernel/expressions kernel/arithmetic kernel/stored trusted/rows/placed trusted/rows/held "
-        "trusted/rows/program trusted/rows/plans trusted/rows/labels trusted/rows/clamps trusted/private/features"
+        "kernel/columns/expressions kernel/columns/arithmetic kernel/columns/stored kernel/rows/placed "
+        "kernel/rows/held kernel/worker/program kernel/rows/plans kernel/places/labels "
+        "kernel/places/clamps kernel/rows/features"
     ),
     "facts of DuckDB's types": ("values/sqltypes"),
-    "what may run over one row": ("trusted/rows/functions values/functions mechanisms/sparse/keys"),
+    "what may run over one row": ("kernel/worker/functions values/functions mechanisms/sparse/keys"),
     "whose row it is, and how often": (
-        "kernel/relations kernel/units kernel/keys kernel/check kernel/facts frontend/rows/source "
-        "frontend/rows/sql frontend/rows/tree frontend/rows/private_joins "
-        "frontend/rows/relation frontend/rows/unions frontend/rows/per_unit frontend/rows/periods"
+        "kernel/relations kernel/units kernel/columns/keys kernel/check kernel/facts language/rows/source "
+        "language/rows/sql language/rows/tree language/rows/private_joins "
+        "language/rows/relation language/rows/unions language/rows/per_unit language/rows/periods"
     ),
     "facts that are taken for public": (
-        "database/catalog owner/policies owner/periods database/policies mechanisms/jobs engines/tables"
+        "store/catalog owner/policies owner/periods store/policies mechanisms/jobs engines/tables"
     ),
 }
 OTHERS = {
-    "shown to the owner alone": ("database/check trusted/private/unit_facts"),
+    "shown to the owner alone": ("store/check kernel/counting/unit_facts"),
     "a fault is a wrong answer": (
-        "trusted/private/cells frontend/select/analyse frontend/rows/scope frontend/rows/subqueries "
-        "frontend/rows/features frontend/rows/compiled"
+        "kernel/queries/cells language/select/analyse language/rows/scope language/rows/subqueries "
+        "language/rows/features language/rows/compiled"
     ),
-    "expressions: trusted/rows/functions refuses the rest of what runs; growth costs a worker time and room": (
-        "frontend/rows/functions frontend/select/binding frontend/text/dialect frontend/rows/expressions"
+    "expressions: kernel/worker/functions refuses the rest of what runs; growth costs a worker time and room": (
+        "language/rows/functions language/select/binding language/text/dialect language/rows/expressions"
     ),
-    "public tables: database/catalog requires them public, trusted/private/jobs and rows bound their copies": (
-        "frontend/rows/joins"
+    "public tables: store/catalog requires them public, kernel/counting/jobs and rows bound their copies": (
+        "language/rows/joins"
     ),
     "prices and groups: the door refuses what costs more than is charged": (
-        "frontend/select/options frontend/select/private_keys"
+        "language/select/options language/select/private_keys"
     ),
-    "never sees a private row": ("database/sandbox"),
-    "what reads rows finds built-in functions alone (trusted/rows/reader)": ("database/cursors"),
+    "never sees a private row": ("store/sandbox"),
+    "what reads rows finds built-in functions alone (kernel/rows/reader)": ("store/cursors"),
 }
 LEFT_OUT = {
     "rows in DuckDB alone, without an engine": (
-        "trusted/rows/elsewhere trusted/rows/orders engines/task engines/spark engines/pieces engines/tables"
+        "kernel/places/elsewhere kernel/places/orders engines/task engines/spark engines/pieces engines/tables"
     ),
-    "and no table prepared": ("trusted/rows/twin_writer trusted/rows/prepared trusted/rows/clamps trusted/rows/labels"),
+    "and no table prepared": (
+        "kernel/places/twin_writer kernel/places/prepared kernel/places/clamps kernel/places/labels"
+    ),
     "and cubes alone: counts, sums, averages, ranges of declared keys": (
-        "trusted/private/keys trusted/private/key_delta trusted/private/key_counts "
-        "trusted/private/sessions trusted/private/histograms trusted/private/sketches trusted/private/summaries "
-        "mechanisms/sparse/ask mechanisms/sparse/keys trusted/private/streams algebra/dyadic algebra/hashing"
+        "kernel/queries/keys kernel/queries/key_delta kernel/queries/key_counts "
+        "kernel/queries/sessions kernel/queries/histograms kernel/queries/sketches kernel/queries/summaries "
+        "mechanisms/sparse/ask mechanisms/sparse/keys kernel/queries/streams algebra/dyadic algebra/hashing"
     ),
 }
 """What a referee need not read who believes less: each line leaves out its files and those of the lines before."""
@@ -146,9 +149,9 @@ def narrower() -> dict[str, tuple[int, int]]:
 
 def imports_of_planning() -> list[str]:
     """Trusted files that import a station after their own."""
-    stations = ("planning", "database", "mechanisms", "owner", "engine", "publish", "server", "commands")
+    stations = ("language", "strategies", "store", "mechanisms", "owner", "engine", "publish", "server", "commands")
     found = []
-    for path in sorted((PACKAGE / "trusted").rglob("*.py")):
+    for path in sorted((PACKAGE / "kernel").rglob("*.py")):
         nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
         if any((node.module or "").split(".")[1:2] == [station] for node in nodes for station in stations):
             found.append(path.stem)

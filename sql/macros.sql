@@ -7,7 +7,7 @@
 -- By default it covers however the noise of the cells is correlated, as in cubes: the standard errors are added up.
 -- independent := true adds up the variances: right for the cells of one GROUP BY list or of one grouping set that was
 -- measured by itself (strategy 'I' or 'Q'), and too narrow elsewhere; dp_stderr_of knows the exact covariances.
--- The half-width is that of a sum of Laplace or Gaussian noises (planning/recovery/intervals.py, SumMargin), with the
+-- The half-width is that of a sum of Laplace or Gaussian noises (strategies/recovery/intervals.py, SumMargin), with the
 -- normal quantile by P. J. Acklam's rational approximation (relative error below 1.2e-9), rounded up.
 CREATE OR REPLACE MACRO dp_sum_interval(n, stderr, weight := 1, confidence := 0.95, independent := false) AS
 list_transform(

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dpduck
-from dpduck.database.cursors import SandboxAnswers
-from dpduck.database.sandbox import cast_texts
-from dpduck.trusted.rows.workers import Worker, Workers
+from dpduck.kernel.worker.workers import Worker, Workers
+from dpduck.store.cursors import SandboxAnswers
+from dpduck.store.sandbox import cast_texts
 from tests.support.alone import alone
 from tests.support.clinics import Clinic, by
 from tests.support.long import Times, in_turn, of_every_change
 from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
-    "dpduck.planning.ranges.candidates",
-    "dpduck.planning.ranges.strategy",
+    "dpduck.strategies.ranges.candidates",
+    "dpduck.strategies.ranges.strategy",
 )
 """Modules with searches that end after a number of steps, or earlier where their time is over."""
 
@@ -119,7 +119,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(autouse=True)
 def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pool of worker processes for all databases of a test run: each would start its own, a quarter of a second."""
-    for module in ("dpduck.engine.engine", "dpduck.trusted.rows.scan"):
+    for module in ("dpduck.engine.engine", "dpduck.kernel.rows.scan"):
         monkeypatch.setattr(f"{module}.Workers", shared_workers)
 
 
@@ -152,7 +152,7 @@ ANSWERED = SandboxAnswers(10_000)
 @pytest.fixture(autouse=True)
 def warm_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines know what other engines of the run asked of sandboxes: a third of the time that a small clinic takes."""
-    for module in ("dpduck.engine.engine", "dpduck.mechanisms.release", "dpduck.database.sandbox"):
+    for module in ("dpduck.engine.engine", "dpduck.mechanisms.release", "dpduck.store.sandbox"):
         monkeypatch.setattr(f"{module}.SandboxAnswers", shared_answers)
     monkeypatch.setattr("dpduck.owner.domains.cast_texts", lambda texts, name: cast_once(tuple(texts), name))
 

@@ -137,7 +137,7 @@ def made_data(folder: Path) -> None:
 
 
 MADE_FROM = ("papers.covering_designs", "papers.joint_threshold")
-"""Constructions, which time nothing: tests/planning runs them."""
+"""Constructions, which time nothing: tests/strategies runs them."""
 
 
 def names() -> list[str]:

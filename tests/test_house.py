@@ -169,16 +169,16 @@ def test_quick_tests_are_quick() -> None:
     assert slow_imports("from tests.server.served import count\nimport subprocess") == {"served", "subprocess"}
 
 
-READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "plans.py", "worker.py", "functions.py")
-"""Trusted files that read the store, secrets or settings; and what has no database, or an empty one to parse with."""
+READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "facts.py", "plans.py", "worker.py", "functions.py")
+"""Files of the kernel that read the store, secrets, the catalog or settings, or that have no database of rows."""
 READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetchall", "fetchone", "fetchnumpy", "arrow"}
 ONLY_THE_DOOR = {
     *("count_exactly", "count_keys", "KeyStream", "publish_keys", "measure", "measure_distinct", "noisy_total"),
     *("draw", "draw_sketch", "draw_summary", "sparse_counts", "measure_projection", "open_histogram"),
-    *("counting", "key_counting", "key_counts", "answers", "families", "histograms", "sketches", "summaries"),
+    *("exact", "key_counting", "key_counts", "answers", "families", "histograms", "sketches", "summaries"),
     *("draw_thresholds", "FamilyAnswers", "ExactCounts", "KeyCounts", "Exact", "discrete_laplace", "discrete_gaussian"),
 }
-"""What counts rows or turns exact counts into numbers: nobody outside of trusted/ has it."""
+"""What counts rows or turns exact counts into numbers: nobody outside of kernel/ has it."""
 
 
 def readings(source: str) -> list[str]:
@@ -187,29 +187,29 @@ def readings(source: str) -> list[str]:
     return [call.attr for call in calls if isinstance(call, ast.Attribute) and call.attr in READS]
 
 
-def taken_from_trusted(source: str) -> set[str]:
-    """What a file imports of trusted code, and private attributes of exact counts that it names."""
+def taken_from_kernel(source: str) -> set[str]:
+    """What a file imports of the kernel, and private attributes of exact counts that it names."""
     nodes = list(ast.walk(ast.parse(source)))
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    trusted = [node for node in imports if (node.module or "").startswith("dpduck.trusted")]
+    trusted = [node for node in imports if (node.module or "").startswith("dpduck.kernel")]
     attributes = [node.attr for node in nodes if isinstance(node, ast.Attribute)]
     whole = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names = {alias.name for node in trusted for alias in node.names} | {one for one in attributes if "_exact" in one}
-    return names | {name.rpartition(".")[2] for name in whole if name.startswith("dpduck.trusted")}
+    return names | {name.rpartition(".")[2] for name in whole if name.startswith("dpduck.kernel")}
 
 
 def test_one_reader_of_private_rows() -> None:
-    """Trusted code reads private rows through trusted/rows/reader.py alone."""
-    trusted = sorted((PACKAGE / "trusted").rglob("*.py"))
+    """Trusted code reads private rows through kernel/rows/reader.py alone."""
+    trusted = sorted((PACKAGE / "kernel").rglob("*.py"))
     found = {path.name: readings(path.read_text(encoding="utf-8")) for path in trusted}
     assert found.pop("reader.py") != []
     assert {name: calls for name, calls in found.items() if calls and name not in READS_ITS_OWN_TABLES} == {}
 
 
 def test_one_door() -> None:
-    """No module outside of trusted/ can count private rows, or turn exact counts into numbers, but by a door."""
-    outside = [path for path in PACKAGE.rglob("*.py") if "trusted" not in path.parts]
-    taken = {named(path): taken_from_trusted(path.read_text(encoding="utf-8")) for path in outside}
+    """No module outside of kernel/ can count private rows, or turn exact counts into numbers, but by a door."""
+    outside = [path for path in PACKAGE.rglob("*.py") if "kernel" not in path.parts]
+    taken = {named(path): taken_from_kernel(path.read_text(encoding="utf-8")) for path in outside}
     assert {name: names & ONLY_THE_DOOR for name, names in taken.items() if names & ONLY_THE_DOOR} == {}
     assert {name for name, names in taken.items() if any(one.startswith("_exact") for one in names)} == set()
 
@@ -219,8 +219,8 @@ def test_other_readings_are_found() -> None:
     assert readings("def f(cursor):\n    return cursor.execute('SELECT 1').fetchall()") == ["fetchall", "execute"]
     assert readings("def f(reader, cursor):\n    return reader.columns(cursor, 'SELECT 1', {})") == []
     for line in (
-        "from dpduck.trusted.private.counting import count_exactly",
-        "import dpduck.trusted.private.counting as c",
+        "from dpduck.kernel.counting.exact import count_exactly",
+        "import dpduck.kernel.counting.exact as c",
     ):
-        assert taken_from_trusted(line) & ONLY_THE_DOOR
-    assert taken_from_trusted("def f(counts):\n    return counts._exact_counts") == {"_exact_counts"}
+        assert taken_from_kernel(line) & ONLY_THE_DOOR
+    assert taken_from_kernel("def f(counts):\n    return counts._exact_counts") == {"_exact_counts"}

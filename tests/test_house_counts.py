@@ -49,7 +49,7 @@ RATCHETS = {
     # The rest has room while the kernel is built beside what it takes the place of (docs/decisions.md).
     house.READING_ALL: Ratchet(18_935, slack=100, room=2_000),
     house.READING_LIVE: Ratchet(15_152, slack=100, room=1_800),
-    house.TIER_1_LINES: Ratchet(1_906, slack=100, room=394),
+    house.TIER_1_LINES: Ratchet(2_754, slack=100),
     house.PRODUCT: Ratchet(77_668, slack=400, room=3_700),
     house.FUNCTIONS: Ratchet(710, slack=40, room=110),
     house.MODULES: Ratchet(108, slack=8, room=9),
@@ -112,9 +112,9 @@ TIES = {
     [
         ("kernel/jobs.py", set()),
         ("kernel/places/live.py", {house.TIER_1_OTHERS}),
-        ("trusted/private/jobs.py", {house.TIER_1_OTHERS}),
+        ("kernel/counting/jobs.py", {house.TIER_1_OTHERS}),
         (
-            "frontend/rows/jobs.py",
+            "language/rows/jobs.py",
             {house.TIER_1_OTHERS, house.LANGUAGE_IMPORTS, house.TEXT_TESTS, house.UNIT_WINDOWS, house.VARIANTS},
         ),
     ],

@@ -11,17 +11,19 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 STATIONS = (
-    *("values", "algebra", "kernel", "frontend", "trusted", "planning", "database", "engines"),
+    *("values", "algebra", "kernel", "language", "strategies", "store", "engines"),
     *("mechanisms", "owner", "engine", "publish", "server", "auditor", "commands"),
 )
 ORDER = {station: rank for rank, station in enumerate(STATIONS)}
 ORDER["__init__"] = ORDER["__main__"] = ORDER["engine"]
-PUBLIC_NUMBERS = ("planning",)
-"""Stations that know of trusted code what an ask, its operators and its noise are, and nothing else of it."""
-SAYS_WHAT_LEAVES = ("dpduck.trusted.ask", "dpduck.trusted.noise.law", "dpduck.trusted.operators")
+KNOWN = {
+    "language": ("dpduck.kernel.relations", "dpduck.kernel.units", "dpduck.kernel.columns"),
+    "strategies": ("dpduck.kernel.ask", "dpduck.kernel.noise.law", "dpduck.kernel.queries.operators"),
+}
+"""The modules of the kernel that a station may know: nodes of rows, or asks with their operators and their noise."""
 SLOW = ("scipy.stats",)
 """What takes as long to import as a third of dpduck, in every process: scipy.special has the normal law."""
-SEES_DUCKDB = (*STATIONS[STATIONS.index("database") :], "kernel", "trusted", "__init__", "__main__")
+SEES_DUCKDB = (*STATIONS[STATIONS.index("store") :], "kernel", "__init__", "__main__")
 
 
 def imported(tree: ast.Module, package: str) -> Iterator[str]:
@@ -45,10 +47,8 @@ def forbidden(station: str, name: str) -> bool:
     top, *inner = name.split(".")
     if top == "dpduck":
         other = inner[0] if inner else "__init__"
-        if station in PUBLIC_NUMBERS and other == "trusted":
-            return not name.startswith(tuple(f"{module}." for module in SAYS_WHAT_LEAVES))
-        if {station, other} == {"trusted", "frontend"}:  # both know the kernel's nodes, and nothing of each other
-            return True
+        if station in KNOWN and other == "kernel":
+            return not name.startswith(tuple(f"{module}." for module in KNOWN[station]))
         return ORDER.get(other, ORDER["engine"]) > ORDER[station]
     if top in ("random", "an unknown module") or name.startswith(("numpy.random", *SLOW)):
         return True
@@ -68,7 +68,7 @@ def violations(module: str, source: str, *, is_package: bool = False) -> list[st
 
 
 def test_every_import_goes_with_the_data() -> None:
-    """Nothing in dpduck imports from a later station, and private rows stay behind trusted/."""
+    """Nothing in dpduck imports from a later station, and private rows stay behind kernel/."""
     found: list[str] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
@@ -82,26 +82,26 @@ def test_every_import_goes_with_the_data() -> None:
     ("module", "source"),
     [
         ("dpduck.values.domain", "import scipy"),
-        ("dpduck.values.domain", "from dpduck.frontend.statements.parse import parse"),
-        ("dpduck.values.domain", "from .. import frontend"),
-        ("dpduck.frontend.statements.parse", "import duckdb"),
-        ("dpduck.frontend.statements.parse", "def parse():\n    from duckdb import connect"),
-        ("dpduck.planning.plan", "from dpduck.trusted import ledger"),
-        ("dpduck.planning.plan", "from ..trusted.ledger import Ledger"),
-        ("dpduck.planning.plan", "import dpduck"),
-        ("dpduck.planning.recovery.solve", "from dpduck.trusted.private.measure import measure"),
-        ("dpduck.planning.recovery.solve", "import _duckdb"),
-        ("dpduck.trusted.noise.law", "from dpduck.engine import server"),
-        ("dpduck.trusted.private.door", "from dpduck.planning.plan import Plan"),
-        ("dpduck.trusted.private.door", "from ...planning import plan"),
-        ("dpduck.trusted.private.door", "from dpduck.planning.ranges.haar import haar"),
-        ("dpduck.trusted.private.door", "from dpduck.frontend.select.price import price"),
-        ("dpduck.planning.plan", "from dpduck.trusted.noise.draw import draw"),
-        ("dpduck.planning.plan", "from dpduck.trusted.private.door import Door"),
-        ("dpduck.trusted.noise.law", "import random"),
-        ("dpduck.trusted.noise.law", "from numpy import random"),
-        ("dpduck.trusted.noise.law", "import numpy as np\nx = np.random.default_rng()"),
-        ("dpduck.planning.plan", "from scipy.stats import norm"),
+        ("dpduck.values.domain", "from dpduck.language.statements.parse import parse"),
+        ("dpduck.values.domain", "from .. import language"),
+        ("dpduck.language.statements.parse", "import duckdb"),
+        ("dpduck.language.statements.parse", "def parse():\n    from duckdb import connect"),
+        ("dpduck.strategies.plan", "from dpduck.kernel import ledger"),
+        ("dpduck.strategies.plan", "from ..kernel.ledger import Ledger"),
+        ("dpduck.strategies.plan", "import dpduck"),
+        ("dpduck.strategies.recovery.solve", "from dpduck.kernel.queries.measure import measure"),
+        ("dpduck.strategies.recovery.solve", "import _duckdb"),
+        ("dpduck.kernel.noise.law", "from dpduck.engine import server"),
+        ("dpduck.kernel.door", "from dpduck.strategies.plan import Plan"),
+        ("dpduck.kernel.door", "from ..strategies import plan"),
+        ("dpduck.kernel.door", "from dpduck.strategies.ranges.haar import haar"),
+        ("dpduck.kernel.door", "from dpduck.language.select.price import price"),
+        ("dpduck.strategies.plan", "from dpduck.kernel.noise.draw import draw"),
+        ("dpduck.strategies.plan", "from dpduck.kernel.door import Door"),
+        ("dpduck.kernel.noise.law", "import random"),
+        ("dpduck.kernel.noise.law", "from numpy import random"),
+        ("dpduck.kernel.noise.law", "import numpy as np\nx = np.random.default_rng()"),
+        ("dpduck.strategies.plan", "from scipy.stats import norm"),
         ("dpduck.algebra.range", "import importlib\nimportlib.import_module('duckdb')"),
         ("dpduck.algebra.range", "name = 'x'\n__import__(name)"),
         ("dpduck.engine.connection", "from dpduck.server import gate"),
@@ -119,10 +119,10 @@ def test_a_violation_is_found(module: str, source: str) -> None:
     [
         ("dpduck", "from dpduck.engine.connection import connect, load"),
         ("dpduck.values.privacy", "import fractions\nimport numpy as np\nfrom dpduck.values.errors import Refusal"),
-        ("dpduck.trusted.rows.scan", "import duckdb\nimport secrets\nfrom dpduck.algebra.dyadic import Axis"),
-        ("dpduck.planning.plan", "from dpduck.trusted.ask import Ask\nfrom dpduck.trusted.noise.law import Noise"),
-        ("dpduck.planning.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..plan import Plan"),
-        ("dpduck.engine.connection", "import duckdb\nfrom dpduck.trusted import ledger"),
+        ("dpduck.kernel.rows.scan", "import duckdb\nimport secrets\nfrom dpduck.algebra.dyadic import Axis"),
+        ("dpduck.strategies.plan", "from dpduck.kernel.ask import Ask\nfrom dpduck.kernel.noise.law import Noise"),
+        ("dpduck.strategies.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..plan import Plan"),
+        ("dpduck.engine.connection", "import duckdb\nfrom dpduck.kernel import ledger"),
     ],
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:

@@ -47,7 +47,7 @@ def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
     sql = {f"dpduck/{path.relative_to(ROOT)}" for path in (ROOT / "sql").rglob("*") if path.is_file()}
     assert "dpduck/sql/README.md" in held
     page = {f"dpduck/server/web/{name}" for name in ("page.css", "page.js", "icon.svg")}
-    assert held == product | sql | page | {"dpduck/py.typed", "dpduck/planning/views/designs.npz"}
+    assert held == product | sql | page | {"dpduck/py.typed", "dpduck/strategies/views/designs.npz"}
     assert "licenses/LICENSE" in info
     assert "dpduck = dpduck.commands.command_line:run" in entry_points
 

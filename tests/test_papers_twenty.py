@@ -19,8 +19,8 @@ import pytest
 from scipy.optimize import brentq, minimize, minimize_scalar
 
 import dpduck
-from tests.planning.test_clustering import naive
 from tests.planted.faults import ROOT
+from tests.strategies.test_clustering import naive
 from tests.test_papers_items import ITEMS
 from tests.test_papers_items import PAGE as PAPERS
 

@@ -20,14 +20,13 @@ from benchmarks.reading_list import (
 
 
 def test_every_trusted_file_is_in_one_part() -> None:
-    """A file of kernel/ or trusted/ that is in no part would be read by nobody, one in two would be counted twice."""
+    """A file of kernel/ that is in no part would be read by nobody, one in two would be counted twice."""
     listed = [name for groups in PARTS.values() for name in files_of(groups)]
     assert len(listed) == len(set(listed))
     assert [name for name in listed if not (PACKAGE / f"{name}.py").is_file()] == []
     trusted = {
         str(path.relative_to(PACKAGE).with_suffix(""))
-        for folder in ("kernel", "trusted")
-        for path in (PACKAGE / folder).rglob("*.py")
+        for path in (PACKAGE / "kernel").rglob("*.py")
         if path.stem != "__init__"
     }
     assert trusted - set(listed) == set()
@@ -53,6 +52,6 @@ def test_what_a_narrower_reader_leaves_out_is_on_the_list() -> None:
 
 @pytest.mark.slow
 def test_prices_are_computed_in_one_place() -> None:
-    """trusted/ask.py, from what trusted/noise/law.py says of one law for given norms."""
-    assert prices() == ["trusted/ask.py", "trusted/noise/law.py"]
+    """kernel/ask.py, from what kernel/noise/law.py says of one law for given norms."""
+    assert prices() == ["kernel/ask.py", "kernel/noise/law.py"]
     assert imports_of_planning() == []

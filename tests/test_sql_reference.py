@@ -10,18 +10,18 @@ import pytest
 
 import dpduck
 from dpduck.engine.macros import install_analyst_macros
-from dpduck.frontend.select import options
-from dpduck.frontend.select.keys import RANGE_END, RANGE_SHAPES
-from dpduck.frontend.statements import policy as policy_parser
-from dpduck.frontend.statements import synthetic as synthetic_options
-from dpduck.frontend.statements.synthetic import SyntheticOptions
-from dpduck.frontend.text import positions as bigquery_forms
-from dpduck.frontend.text.options import Option
+from dpduck.kernel.worker import functions as row_functions
+from dpduck.language.select import options
+from dpduck.language.select.keys import RANGE_END, RANGE_SHAPES
+from dpduck.language.statements import policy as policy_parser
+from dpduck.language.statements import synthetic as synthetic_options
+from dpduck.language.statements.synthetic import SyntheticOptions
+from dpduck.language.text import positions as bigquery_forms
+from dpduck.language.text.options import Option
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.sparse import request as sparse_request
 from dpduck.mechanisms.sparse.request import SparseOptions
 from dpduck.mechanisms.streams import plan as stream_request
-from dpduck.trusted.rows import functions as row_functions
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {

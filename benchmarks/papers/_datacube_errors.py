@@ -25,14 +25,14 @@ import duckdb
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import Plan, padded
-from dpduck.planning.recovery.recover import recover
-from dpduck.planning.variance import direct_sources
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.integers import discrete_gaussian, discrete_laplace
-from dpduck.trusted.noise.law import NoiseKind, noise_variance
-from dpduck.trusted.operators import HadamardFactor
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.integers import discrete_gaussian, discrete_laplace
+from dpduck.kernel.noise.law import NoiseKind, noise_variance
+from dpduck.kernel.queries.operators import HadamardFactor
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.plan import Plan, padded
+from dpduck.strategies.recovery.recover import recover
+from dpduck.strategies.variance import direct_sources
 from dpduck.values.accounting import rho_of
 from dpduck.values.arrays import FloatArray, IntegerArray
 

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, draw_summary, sparse_counts
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fitted
 from dpduck.mechanisms.summaries.measure import CHECKED, FITTED
 from dpduck.mechanisms.summaries.plan import SummaryDesign, designed, noise_variance
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_parents, with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.summaries import NoisySummary, SparseCounts, draw_summary, sparse_counts
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpduck.algebra.ranges import RangeWorkload
-from dpduck.planning.ranges.candidates import BITS, RangeProblem, build_strategies
-from dpduck.planning.ranges.hierarchy import one_thread
-from dpduck.planning.ranges.plan import (
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies
+from dpduck.strategies.ranges.hierarchy import one_thread
+from dpduck.strategies.ranges.plan import (
     LARGEST_NORM_BITS,
     TIE,
     ProductPlan,
@@ -17,7 +18,6 @@ from dpduck.planning.ranges.plan import (
     norm_of,
     plan_strategy,
 )
-from dpduck.trusted.noise.law import NoiseKind
 
 
 def plan_ranges(

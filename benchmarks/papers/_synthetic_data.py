@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
+from dpduck.kernel.ask import Scan
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.kernel.queries.measure import measure
 from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.fit import Observation, planned_records
 from dpduck.mechanisms.synthetic.measure import MwemAsks
@@ -22,15 +28,9 @@ from dpduck.mechanisms.synthetic.plan import annealed
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.schedule import Schedule
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import Plan, noisy_queries
-from dpduck.planning.recovery.recover import recover
-from dpduck.trusted.ask import Scan
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.measure import measure
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.plan import Plan, noisy_queries
+from dpduck.strategies.recovery.recover import recover
 
 Members = tuple[int, ...]
 ADULT = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "salary")

@@ -1,6 +1,7 @@
 """Writes the covering designs that optimised views start from: `python -m benchmarks.papers.covering_designs`.
 
-The product reads them from dpduck/planning/views/designs.npz; tests/planning/test_covering_designs.py compares them.
+The product reads them from dpduck/strategies/views/designs.npz. tests/strategies/test_covering_designs.py compares
+them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.planning.views.designs import FILE, MOST_POINTS, DesignFamily
-from dpduck.planning.views.search import MOST_LARGE_BLOCKS
+from dpduck.strategies.views.designs import FILE, MOST_POINTS, DesignFamily
+from dpduck.strategies.views.search import MOST_LARGE_BLOCKS
 from dpduck.values.arrays import BoolArray
 
 

@@ -55,7 +55,7 @@ from benchmarks.papers._datacube_errors import (
     workload,
 )
 from benchmarks.papers._datacube_plots import draw_all
-from dpduck.planning.plan import Plan
+from dpduck.strategies.plan import Plan
 
 DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 METHODS = (*PAPER, "O", "auto", "R")

@@ -25,8 +25,8 @@ from math import ceil, exp, expm1, floor, log1p, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
+from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.mechanisms.keys.plan import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
-from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.arrays import FloatArray
 
 SPREAD_OUT = 9.0

@@ -17,8 +17,8 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.papers.joint_threshold import JointThreshold, calibrate_apart, calibrate_jointly
+from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.mechanisms.keys.plan import each_of, smallest_excess
-from dpduck.trusted.noise.law import Noise, NoiseKind
 from dpduck.values.accounting import rho_of, sigma2_of
 
 DESIGN = {1: 4.229, 8: 11.96, 100: 42.29}

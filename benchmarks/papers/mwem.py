@@ -39,6 +39,8 @@ from benchmarks.papers._synthetic_data import (
     table_of,
 )
 from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, uniform
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.multiplicative import replayed
@@ -52,9 +54,7 @@ from dpduck.mechanisms.synthetic.schedule import (
     rounds_of,
     surviving,
 )
-from dpduck.planning.choose import plan_workload
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.operators import Family
+from dpduck.strategies.choose import plan_workload
 
 TABLES = ("mildew", "rochdale", "czech")
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

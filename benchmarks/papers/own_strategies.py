@@ -18,8 +18,8 @@ import numpy as np
 
 import dpduck
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
-from dpduck.planning.convex_budgets import convex_budgets
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.convex_budgets import convex_budgets
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 BINS = 8

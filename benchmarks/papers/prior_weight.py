@@ -22,12 +22,12 @@ from math import sqrt
 import numpy as np
 
 from benchmarks.papers._synthetic_data import measured_tables, mixture, relative_entropy, run_mwem, sets_of, variation
+from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic import distribution as tables
 from dpduck.mechanisms.synthetic import mwem
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
-from dpduck.trusted.operators import Family
 from dpduck.values.accounting import rho_of
 
 WEIGHTS = {

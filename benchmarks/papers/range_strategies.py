@@ -16,7 +16,7 @@ from time import perf_counter
 
 from benchmarks.papers._range_plans import plan_ranges
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
 
 WORKLOADS: tuple[tuple[str, Callable[[int], RangeWorkload], int], ...] = (
     ("all ranges 256", all_ranges, 256),

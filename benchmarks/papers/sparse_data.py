@@ -30,13 +30,13 @@ import numpy as np
 from matplotlib import pyplot
 
 from benchmarks.papers._dyadic import intervals_of, range_sums
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fitted
 from dpduck.mechanisms.summaries.plan import designed, noise_variance
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_parents, with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 CELLS = 1_000_000
 EPSILON = Fraction(1, 10)

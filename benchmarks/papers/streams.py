@@ -17,7 +17,7 @@ from math import sqrt
 
 import numpy as np
 
-from dpduck.planning.time_axis import (
+from dpduck.strategies.time_axis import (
     BRANCHINGS,
     FACTORISATION,
     PERIODS,

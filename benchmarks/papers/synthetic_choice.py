@@ -24,10 +24,10 @@ from benchmarks.papers._synthetic_data import run_annealed, run_cube
 from benchmarks.peers._wide_tables import Wide, followed
 from benchmarks.peers.synthetic_wide import counts_of, distance, gate, independent, price_of
 from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, needed_cells
 from dpduck.mechanisms.synthetic.plan import is_quiet
-from dpduck.planning.choose import plan_workload
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.strategies.choose import plan_workload
 
 SEED = 7000
 """The rule was chosen on tables of the seeds 11 to 13."""

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpduck.algebra.lattice import MarginalWorkload, close_downward
-from dpduck.planning.views.designs import anneal_views
-from dpduck.planning.views.objective import HashCounter, ViewObjective, WorkLimit
-from dpduck.planning.views.search import FoundViews, search_views
+from dpduck.strategies.views.designs import anneal_views
+from dpduck.strategies.views.objective import HashCounter, ViewObjective, WorkLimit
+from dpduck.strategies.views.search import FoundViews, search_views
 
 ADULT8 = (9, 16, 7, 15, 6, 5, 2, 2)
 BIN16 = (2,) * 16

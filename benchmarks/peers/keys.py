@@ -24,15 +24,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.integers import discrete_laplace
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.keys.plan import each_of, smallest_excess
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.integers import discrete_laplace
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 DOMAIN, KEYS, LARGEST = 10**9, 100_000, 200
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)

@@ -21,8 +21,8 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-from dpduck.trusted.noise.entropy import Entropy, operating_system_entropy
-from dpduck.trusted.noise.integers import discrete_gaussian, discrete_laplace, noise_table
+from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
+from dpduck.kernel.noise.integers import discrete_gaussian, discrete_laplace, noise_table
 
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(3), Fraction(10), Fraction(30), *map(Fraction, (10**3, 10**6, 10**9))]
 REPEATS = 7

@@ -37,11 +37,11 @@ from benchmarks.papers._synthetic_data import (
     variation,
 )
 from benchmarks.peers._synthetic_peers import print_mbi, python_of, smartnoise
+from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.mwem import Method
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of
-from dpduck.trusted.operators import Family
 from dpduck.values.accounting import rho_of
 
 RHO = rho_of(Fraction(1), Fraction(1, 10**6))

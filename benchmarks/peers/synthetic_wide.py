@@ -36,10 +36,10 @@ import numpy as np
 from benchmarks.papers._synthetic_data import ENTROPY, run_annealed
 from benchmarks.peers._wide_page import Compared, keep, kept, put
 from benchmarks.peers._wide_tables import MADE, PACKAGED, Wide, made, margin_of, packaged, trips
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.entropy import words64
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, sampled_codes
 from dpduck.mechanisms.synthetic.plan import annealed
-from dpduck.trusted.noise.entropy import words64
-from dpduck.trusted.private.hidden import ExactCounts
 from dpduck.values.accounting import rho_of
 
 MARGINS, AT_ONCE = 300, 10

@@ -30,13 +30,13 @@ from unittest.mock import patch
 import duckdb
 import numpy as np
 
-from dpduck.kernel.expressions import Column, Own
+from dpduck.kernel.columns.expressions import Column, Own
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.relations import Grouped, Source, Stored
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
-from dpduck.trusted.rows import crowds, reader
-from dpduck.trusted.rows.plans import keep_plans_plain
+from dpduck.kernel.rows import crowds, reader
+from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.values.domain import ValueDomain
 
 ROWS = 20_000_000

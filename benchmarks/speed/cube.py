@@ -26,11 +26,11 @@ import numpy as np
 import dpduck
 from benchmarks.speed.counting import SIZES, make_table
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.recovery.recover import recover
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.integers import discrete_gaussian
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.integers import discrete_gaussian
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.recovery.recover import recover
 
 NAMES = [f"u{column}" for column in range(8)]
 THREE_WAY = f"MARGINALS (3, {', '.join(NAMES)})"

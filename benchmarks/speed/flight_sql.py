@@ -19,12 +19,12 @@ import duckdb
 import pyarrow as pa
 
 import dpduck
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 
 ROWS = 1_000_000
 BAR = 2_000_000  # rows a second

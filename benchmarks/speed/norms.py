@@ -30,11 +30,11 @@ import duckdb
 
 import dpduck
 from benchmarks.speed.counting import make_table, stored_job
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.rows import crowds, reader
-from dpduck.trusted.rows.plans import keep_plans_plain
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.rows import crowds, reader
+from dpduck.kernel.rows.plans import keep_plans_plain
 
 ROWS = 2_000_000
 ROUNDS = 3

@@ -26,6 +26,7 @@ import duckdb
 
 import dpduck
 from dpduck.engine.connection import verify_store
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.postgres import extension_file, load_extension
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import Service, open_service
@@ -33,7 +34,6 @@ from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.public_database import Size
 from dpduck.server.quack import QuackListener
-from dpduck.trusted.ledger.secrets import SecretsFile
 
 SLOWER, GATE_MS, QUACK_RATIO = 3.0, 1.0, 1.3
 VISITS = BIG = 1_000_000

@@ -28,13 +28,13 @@ import duckdb
 import numpy as np
 
 import dpduck
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.integers import discrete_laplace
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.integers import discrete_laplace
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.summaries import SparseCounts, draw_summary
 
 DATA = Path(os.environ.get("DPDUCK_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 ROUNDS = 5

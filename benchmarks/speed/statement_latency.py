@@ -30,7 +30,7 @@ import dpduck
 ROUNDS = 21
 STATEMENTS = 1_000
 SETTLING = 2.5
-"""Seconds after which a file's time tells a later write from the last one (dpduck/database/attached.py)."""
+"""Seconds after which a file's time tells a later write from the last one (dpduck/store/attached.py)."""
 
 NEW = {"read-only": 0.025, "written to": 0.040}
 AGAIN, MORE, RATE = 0.004, 0.015, 40

@@ -26,19 +26,19 @@ import numpy as np
 
 from dpduck.auditor.neighbours import loaded, roomy
 from dpduck.auditor.runs import Planned, planned
-from dpduck.database.catalog import Catalog
 from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
-from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import TableName
-from dpduck.trusted.ask import Ask, Table, Total, norms_of, price
-from dpduck.trusted.ledger.secrets import no_step
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.door import Bill, opened
-from dpduck.trusted.private.jobs import CountingJob, KeyJob
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.ask import Ask, Table, Total, norms_of, price
+from dpduck.kernel.counting.jobs import CountingJob, KeyJob
+from dpduck.kernel.door import Bill, opened
+from dpduck.kernel.ledger.secrets import no_step
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.text.names import TableName
+from dpduck.store.catalog import Catalog
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import DpduckError
 from dpduck.values.privacy import Charge

@@ -20,7 +20,7 @@ from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, ODD, SPREAD, Neighb
 from dpduck.auditor.runs import Planned, Seen, asked, measured, planned, table_of
 from dpduck.auditor.statements import Case, Search, own_statements
 from dpduck.auditor.statements import asked as what_can_be_asked
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.worker.workers import Workers
 from dpduck.values.errors import DpduckError
 
 ANSWERED, REFUSED, FAILED = "answered", "refused", "failed"

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.database.catalog import Catalog
 from dpduck.engine.connection import connect
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
 from dpduck.engine.twins import twin_database
-from dpduck.frontend.rows.facts import Clamp, Column, Policy
-from dpduck.frontend.text.names import TableName
+from dpduck.kernel.ledger.secrets import BOUNDING_KEY
+from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.text.names import TableName
 from dpduck.mechanisms.rehearsal import awkward_values
 from dpduck.owner.policy_text import key_sql
-from dpduck.trusted.ledger.secrets import BOUNDING_KEY
+from dpduck.store.catalog import Catalog
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type

@@ -17,8 +17,17 @@ import numpy as np
 from dpduck.algebra.hashing import Words, project, reduced
 from dpduck.auditor.bounds import Claim
 from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, loaded
-from dpduck.database.sandbox import Sandbox
 from dpduck.engine.functions import OWNER
+from dpduck.kernel.ask import Ask, Sketch, Within, price
+from dpduck.kernel.door import Bill, charged, opened
+from dpduck.kernel.ledger.secrets import no_step, required
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.histograms import LazyHistogram
+from dpduck.kernel.queries.key_counts import KeyDigests
+from dpduck.kernel.queries.key_delta import PublishedKeys
+from dpduck.kernel.queries.sketches import SketchHashes, hashed
+from dpduck.kernel.queries.summaries import NoisySummary
+from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.mechanism import Mechanism, Tools
 from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.sparse.questions import listed_questions
@@ -27,16 +36,7 @@ from dpduck.mechanisms.sparse.session import HistogramProposal, secret_name
 from dpduck.mechanisms.summaries.measure import SketchProposal
 from dpduck.mechanisms.synthetic.measure import Model
 from dpduck.owner.policy_text import key_sql
-from dpduck.trusted.ask import Ask, Sketch, Within, price
-from dpduck.trusted.ledger.secrets import no_step, required
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.door import Bill, charged, opened
-from dpduck.trusted.private.histograms import LazyHistogram
-from dpduck.trusted.private.key_counts import KeyDigests
-from dpduck.trusted.private.key_delta import PublishedKeys
-from dpduck.trusted.private.sketches import SketchHashes, hashed
-from dpduck.trusted.private.summaries import NoisySummary
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dpduck.auditor.neighbours import UNIQUE_TEXT, Neighbours, is_open_text
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.language.rows.facts import Column, Policy
 from dpduck.values.domain import RangeDomain
 from dpduck.values.privacy import PrivacyUnit
 from dpduck.values.quoting import fold, quote_identifier

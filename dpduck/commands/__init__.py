@@ -43,7 +43,7 @@ def _of_duckdb(error: Exception) -> str | None:
     """Returns the line for an error of DuckDB's, None for any other. Only an error needs these modules here."""
     import duckdb  # noqa: PLC0415
 
-    from dpduck.database.attaching import not_opened  # noqa: PLC0415
+    from dpduck.store.attaching import not_opened  # noqa: PLC0415
 
     if isinstance(error, duckdb.IOException):
         return one_line(not_opened(error, _database_here()) or error)

@@ -14,12 +14,12 @@ import duckdb
 
 from dpduck.commands import one_line_errors
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, boxed, moment, print_findings, printed
-from dpduck.database.store_files import StoreFiles, store_files
 from dpduck.engine.connection import connect, opened_for_lists
 from dpduck.engine.functions import OWNER
 from dpduck.engine.functions import answer as answer_sql
 from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server.owner import owner_of_server
+from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier, quote_text
 

@@ -152,8 +152,8 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.printing import counted  # noqa: PLC0415
-    from dpduck.database.store_files import store_files  # noqa: PLC0415
     from dpduck.publish.publish import publish  # noqa: PLC0415
+    from dpduck.store.store_files import store_files  # noqa: PLC0415
 
     beside = store_files(database, None).store
     store = beside if beside is not None and beside.exists() else database
@@ -170,8 +170,8 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
 def verify(database: Path, store: Path | None, adopt: bool) -> None:
     """Check the ledger's whole chain, and that the store is not an older or a second copy."""
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.database.store_files import store_files  # noqa: PLC0415
     from dpduck.engine.connection import verify_store  # noqa: PLC0415
+    from dpduck.store.store_files import store_files  # noqa: PLC0415
     from dpduck.values.errors import Refusal  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
@@ -191,9 +191,9 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
     Publish the last link where nobody can change it.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.database.store_files import SERVED, WHEN_ENDED, store_files  # noqa: PLC0415
     from dpduck.engine.connection import verify_store  # noqa: PLC0415
     from dpduck.publish.publish import certify  # noqa: PLC0415
+    from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files  # noqa: PLC0415
     from dpduck.values.errors import Refusal  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
@@ -216,9 +216,9 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.preparing import prepared_tables, preparing  # noqa: PLC0415
-    from dpduck.database.store_files import store_files  # noqa: PLC0415
     from dpduck.engine.macros import MACROS  # noqa: PLC0415
-    from dpduck.frontend.text.names import in_sql  # noqa: PLC0415
+    from dpduck.language.text.names import in_sql  # noqa: PLC0415
+    from dpduck.store.store_files import store_files  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
         if owner is None:

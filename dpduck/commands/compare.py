@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 from dpduck.commands import one_line_errors
-from dpduck.database.check import Distance
-from dpduck.database.store_files import store_files
 from dpduck.engine.connection import connect
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import framed, replace_page, require_pictures, require_place, table_html
 from dpduck.server.owner import require_not_served
+from dpduck.store.check import Distance
+from dpduck.store.store_files import store_files
 
 MADE = "dpduck compare"
 LISTED = 50

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from dpduck.database.store_files import store_files
+from dpduck.kernel.worker.workers import limit_memory
 from dpduck.server import Tls
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight.listener import FlightListener
@@ -21,7 +21,7 @@ from dpduck.server.idle_vault import IdleVault, Keeping
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
 from dpduck.server.web.listener import WebListener, page_address
-from dpduck.trusted.rows.workers import limit_memory
+from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 
 BESIDE = 6 * 2**30

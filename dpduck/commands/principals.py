@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpduck.commands import DATABASE, FORMAT, STORE, one_line_errors
-from dpduck.database.store_files import store_files
+from dpduck.store.store_files import store_files
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold
 
@@ -92,8 +92,8 @@ def revoke(database: Path, name: str, store: Path | None) -> None:
 
 
 def _book(database: Path, store: Path | None) -> PrincipalBook:
+    from dpduck.kernel.ledger.secrets import SecretsFile  # noqa: PLC0415
     from dpduck.server.principals import PrincipalBook  # noqa: PLC0415
-    from dpduck.trusted.ledger.secrets import SecretsFile  # noqa: PLC0415
 
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dpduck.commands import DATABASE, STORE, one_line_errors
-from dpduck.database.store_files import SERVED, WHEN_ENDED, store_files
+from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files
 from dpduck.values.errors import Refusal
 
 SHOWING = click.Group()

@@ -8,25 +8,17 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpduck.database.attaching import STORE_NAME
-from dpduck.database.catalog import Catalog
-from dpduck.database.check import check_columns, check_table, coded, distances
-from dpduck.database.cursors import Caller, OpenCursor, require_owner
-from dpduck.database.policies import PolicyStore
-from dpduck.database.prepared import PreparedTables
-from dpduck.database.releases import ReleaseStore
-from dpduck.database.tables import Value, check, compared, rows_sql
 from dpduck.engines.tables import EngineTables
-from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.rows.periods import period_column, period_rows
-from dpduck.frontend.rows.relation import Reading, relation_of
-from dpduck.frontend.rows.sql import from_sql, row_columns, unit_sql
-from dpduck.frontend.rows.tree import of_relation
-from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.statements.synthetic import CreateSynthetic
-from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
-from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.words import meant_or
+from dpduck.language.rows.facts import Policy
+from dpduck.language.rows.periods import period_column, period_rows
+from dpduck.language.rows.relation import Reading, relation_of
+from dpduck.language.rows.sql import from_sql, row_columns, unit_sql
+from dpduck.language.rows.tree import of_relation
+from dpduck.language.statements.parse import parse_statement
+from dpduck.language.statements.synthetic import CreateSynthetic
+from dpduck.language.text.dialect import TokenReader, bounded_tokens
+from dpduck.language.text.names import TableName
+from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.certificate import certificate_sql
 from dpduck.mechanisms.synthetic.request import analyse_synthetic
 from dpduck.owner.draft import draft_lines, open_columns
@@ -34,6 +26,14 @@ from dpduck.owner.policies import owned_table
 from dpduck.owner.policy_text import MOST_ROWS, domain_text, twin_sql
 from dpduck.owner.private_draft import AskPrivately, questions, required_price
 from dpduck.owner.suggestions import Answered, suggested
+from dpduck.store.attaching import STORE_NAME
+from dpduck.store.catalog import Catalog
+from dpduck.store.check import check_columns, check_table, coded, distances
+from dpduck.store.cursors import Caller, OpenCursor, require_owner
+from dpduck.store.policies import PolicyStore
+from dpduck.store.prepared import PreparedTables
+from dpduck.store.releases import ReleaseStore
+from dpduck.store.tables import Value, check, compared, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Caller, OpenCursor, require_owner
-from dpduck.database.policies import PolicyStore
-from dpduck.database.sandbox import Sandbox
-from dpduck.database.terms import brought_up
 from dpduck.engine.about import named_table
-from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.counting.unit_facts import UnitFacts, facts_of_units
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.places.elsewhere import Apart
+from dpduck.kernel.places.prepared import Twins, counted_over
+from dpduck.kernel.rows import reader
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Rows
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.norms.check import findings_sql, statement_check
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.private.unit_facts import UnitFacts, facts_of_units
-from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.elsewhere import Apart
-from dpduck.trusted.rows.prepared import Twins, counted_over
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store.catalog import Catalog
+from dpduck.store.cursors import Caller, OpenCursor, require_owner
+from dpduck.store.policies import PolicyStore
+from dpduck.store.sandbox import Sandbox
+from dpduck.store.terms import brought_up
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import quote_text
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.attaching import STORE_NAME, attach_store, database_file, detach_store, require_no_store
-from dpduck.database.cursors import Connections, OpenCursor
-from dpduck.database.store_files import StoreFiles, store_files
 from dpduck.engine.progress import progress_here, with_notes
 from dpduck.engine.registered import are_kept, require_free_names, serve, started_of
 from dpduck.engine.started import Started, complete_store
-from dpduck.trusted.ledger.copies import state_directory
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.secrets import Steps, no_step
-from dpduck.trusted.rows.plans import keep_plans_plain
+from dpduck.kernel.ledger.copies import state_directory
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.ledger.secrets import Steps, no_step
+from dpduck.kernel.rows.plans import keep_plans_plain
+from dpduck.store.attaching import STORE_NAME, attach_store, database_file, detach_store, require_no_store
+from dpduck.store.cursors import Connections, OpenCursor
+from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal, StoreError
 
 _LOADING = threading.Lock()

@@ -10,16 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog, Facts
-from dpduck.database.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
-from dpduck.database.measured import MeasuredStore
-from dpduck.database.prepared import PreparedTables
-from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox
-from dpduck.database.terms import Terms, as_answered
-from dpduck.database.twin_files import TwinFiles
-from dpduck.database.views import PrivateViews
 from dpduck.engine.foresight import Foresight
 from dpduck.engine.known import cells_sql
 from dpduck.engine.known_statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
@@ -27,10 +17,15 @@ from dpduck.engine.late import Late
 from dpduck.engine.reuse import explained_sql, nothing_sql, reuse_digest
 from dpduck.engine.started import Started
 from dpduck.engines.tables import EngineTables
-from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import (
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.places.elsewhere import Apart
+from dpduck.kernel.places.prepared import Twins
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Rows
+from dpduck.language.select.analyse import Analysis, analyse
+from dpduck.language.select.request import Request
+from dpduck.language.statements.kinds import (
     AskStatement,
     CreateSparse,
     DropPrivateView,
@@ -39,9 +34,9 @@ from dpduck.frontend.statements.kinds import (
     Statement,
     StreamStatement,
 )
-from dpduck.frontend.statements.parse import parse_ask, parse_statement
-from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.frontend.text.names import GROUPING_LEVEL, TableName
+from dpduck.language.statements.parse import parse_ask, parse_statement
+from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
+from dpduck.language.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, errors_of, margins_sql, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.mechanism import Tools
@@ -49,11 +44,16 @@ from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
 from dpduck.owner.policies import OwnerChanges
 from dpduck.owner.policy_text import policy_sql
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.rows.elsewhere import Apart
-from dpduck.trusted.rows.prepared import Twins
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store import tables as listings
+from dpduck.store.catalog import Catalog, Facts
+from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
+from dpduck.store.measured import MeasuredStore
+from dpduck.store.prepared import PreparedTables
+from dpduck.store.releases import ReleaseStore, StoredRelease
+from dpduck.store.sandbox import Sandbox
+from dpduck.store.terms import Terms, as_answered
+from dpduck.store.twin_files import TwinFiles
+from dpduck.store.views import PrivateViews
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 

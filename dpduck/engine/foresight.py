@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpduck.database.policies import PolicyStore
 from dpduck.engine.progress import Progress
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.prices import drowned, errors_listing, priced, worst_of
 from dpduck.mechanisms.registry import explained
 from dpduck.mechanisms.release import Steps
-from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.store.policies import PolicyStore
 from dpduck.values.errors import Refusal
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from dpduck.database.cursors import Caller, is_ctrl_c
 from dpduck.engine.macros import UNEXPECTED, raising_sql
 from dpduck.engine.registered import started_of
 from dpduck.engine.started import Started
+from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.values.errors import BudgetRefusal, DpduckError, InternalError, Interrupted, StoreError
 
 if TYPE_CHECKING:

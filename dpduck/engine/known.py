@@ -10,20 +10,20 @@ from math import ceil, log10, prod
 import numpy as np
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, ReleaseCopies, SandboxAnswers
-from dpduck.database.measured import Kept, Measured, MeasuredStore
-from dpduck.database.releases import KNOWN, ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.cells import variances_column
-from dpduck.frontend.select.known import KnownQuestion
-from dpduck.frontend.select.request import Price, Request
-from dpduck.frontend.text.names import KNOWN_FROM, high_column, low_column
+from dpduck.language.select.analyse import Analysis
+from dpduck.language.select.cells import variances_column
+from dpduck.language.select.known import KnownQuestion
+from dpduck.language.select.request import Price, Request
+from dpduck.language.text.names import KNOWN_FROM, high_column, low_column
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
 from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.axes import cells_of
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
+from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers
+from dpduck.store.measured import Kept, Measured, MeasuredStore
+from dpduck.store.releases import KNOWN, ReleaseStore, StoredRelease
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal

@@ -16,16 +16,16 @@ from itertools import combinations
 
 import numpy as np
 
-from dpduck.database.measured import Kept
-from dpduck.database.releases import ReleaseStore
 from dpduck.engine.known import paying, priced, resting_on
-from dpduck.frontend.select.known import KnownArguments, KnownQuestion
-from dpduck.frontend.text.names import TableName
+from dpduck.language.select.known import KnownArguments, KnownQuestion
+from dpduck.language.text.names import TableName
 from dpduck.mechanisms.known.answer import Answer
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.synthetic.fit import Observation
 from dpduck.mechanisms.synthetic.recover import KnownMargins
-from dpduck.planning.recovery.margins import closed, independent_precisions
+from dpduck.store.measured import Kept
+from dpduck.store.releases import ReleaseStore
+from dpduck.strategies.recovery.margins import closed, independent_precisions
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 

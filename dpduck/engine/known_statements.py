@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog, Facts
-from dpduck.database.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
-from dpduck.database.measured import Kept, MeasuredStore, rows_digest
-from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox
-from dpduck.database.terms import Terms, as_answered
-from dpduck.database.views import PrivateViews
 from dpduck.engine.known import known_table, refreshed, require_rows_of_view, resting_on
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
-from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.known import (
+from dpduck.kernel.places.elsewhere import Apart
+from dpduck.kernel.places.prepared import Twins
+from dpduck.language.rows.facts import Rows
+from dpduck.language.select.analyse import Analysis
+from dpduck.language.select.known import (
     KnownArguments,
     KnownQuestion,
     Readings,
@@ -30,17 +23,24 @@ from dpduck.frontend.select.known import (
     analyse_refreshed,
     known_arguments,
 )
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import AskStatement
-from dpduck.frontend.statements.parse import parse_ask, parse_statement
-from dpduck.frontend.statements.synthetic import SampleRelease
-from dpduck.frontend.text.names import GROUPING_LEVEL
+from dpduck.language.select.request import Request
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.statements.parse import parse_ask, parse_statement
+from dpduck.language.statements.synthetic import SampleRelease
+from dpduck.language.text.names import GROUPING_LEVEL
 from dpduck.mechanisms.answers_sql import notes_of, scope_of
 from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.tables import Same
 from dpduck.mechanisms.registry import own_options
-from dpduck.trusted.rows.elsewhere import Apart
-from dpduck.trusted.rows.prepared import Twins
+from dpduck.store import tables as listings
+from dpduck.store.catalog import Catalog, Facts
+from dpduck.store.cursors import Caller, OpenCursor, ReleaseCopies, SandboxAnswers
+from dpduck.store.measured import Kept, MeasuredStore, rows_digest
+from dpduck.store.policies import PolicyStore
+from dpduck.store.releases import ReleaseStore, StoredRelease
+from dpduck.store.sandbox import Sandbox
+from dpduck.store.terms import Terms, as_answered
+from dpduck.store.views import PrivateViews
 from dpduck.values.errors import InternalError, Refusal
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.database import tables
-from dpduck.database.cursors import Caller, Connections
-from dpduck.database.policies import PolicyStore
-from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.store import tables
+from dpduck.store.cursors import Caller, Connections
+from dpduck.store.policies import PolicyStore
 
 
 def policies_of(connections: Connections, store: str, ledger: Ledger) -> PolicyStore:

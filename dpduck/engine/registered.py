@@ -13,8 +13,6 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import VARCHAR
 
-from dpduck.database.attaching import STORE_NAME
-from dpduck.database.cursors import CLOSED
 from dpduck.engine.macros import (
     MACROS,
     MARK,
@@ -25,6 +23,8 @@ from dpduck.engine.macros import (
     shipped_texts,
 )
 from dpduck.engine.started import Started
+from dpduck.store.attaching import STORE_NAME
+from dpduck.store.cursors import CLOSED
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
 

@@ -16,14 +16,10 @@ from math import ceil
 
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, SandboxAnswers
-from dpduck.database.measured import Kept
-from dpduck.database.releases import StoredRelease
-from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.select.known import KnownQuestion
-from dpduck.frontend.select.request import Request, Target
-from dpduck.frontend.text.names import highs_column, lows_column
+from dpduck.language.rows.facts import Column
+from dpduck.language.select.known import KnownQuestion
+from dpduck.language.select.request import Request, Target
+from dpduck.language.text.names import highs_column, lows_column
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import amount_of, planned, require_within
@@ -31,7 +27,11 @@ from dpduck.mechanisms.known.answer import Answer, answers_of
 from dpduck.mechanisms.known.given import Given, given_known, priced_at
 from dpduck.mechanisms.known.tables import PLANNED
 from dpduck.mechanisms.released_rows import AnswerColumn, released_columns, released_rows
-from dpduck.planning.budgets import raised, rounded_up
+from dpduck.store.cursors import Caller, SandboxAnswers
+from dpduck.store.measured import Kept
+from dpduck.store.releases import StoredRelease
+from dpduck.store.sandbox import Sandbox
+from dpduck.strategies.budgets import raised, rounded_up
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
 

@@ -9,11 +9,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpduck.database import layout
-from dpduck.database.cursors import Connections
 from dpduck.engine.progress import Progress
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.secrets import Steps
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.ledger.secrets import Steps
+from dpduck.store import layout
+from dpduck.store.cursors import Connections
 
 if TYPE_CHECKING:
     from dpduck.engine.engine import Engine

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import duckdb
 import pyarrow as pa
 
-from dpduck.frontend.statements.kinds import CreatePolicy
-from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import in_sql
+from dpduck.language.statements.kinds import CreatePolicy
+from dpduck.language.statements.parse import parse_statement
+from dpduck.language.text.names import in_sql
 from dpduck.values.quoting import quote_identifier
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.trusted.rows import orders
-from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import BATCH, BUCKET, PART, PARTIAL, TABLE, Order, Sent, column_name
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.places import orders
+from dpduck.kernel.places.orders import BATCH, BUCKET, PART, PARTIAL, TABLE, Order, Sent, column_name
+from dpduck.kernel.worker.answered import Asking
+from dpduck.kernel.worker.workers import Workers
 
 PIECE, OTHERS = "dpduck_piece", "dpduck_others"
 """What an engine calls the name of a piece, and how many rows of no unit were left out."""

@@ -14,12 +14,12 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dpduck.database.cursors import OpenCursor
-from dpduck.database.policies import PolicyStore, named_in_sql
 from dpduck.engines.spark import Columns, Packed, Place, SparkEngine
-from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.text.names import TableName
-from dpduck.trusted.private.contributions import key_integer
+from dpduck.kernel.contributions import key_integer
+from dpduck.language.rows.facts import Policy
+from dpduck.language.text.names import TableName
+from dpduck.store.cursors import OpenCursor
+from dpduck.store.policies import PolicyStore, named_in_sql
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
 

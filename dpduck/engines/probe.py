@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from dpduck.engines.spark import Place, SparkEngine
 from dpduck.engines.task import FAILED
-from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.elsewhere import added
-from dpduck.trusted.rows.orders import Order, Sent, carried_out
-from dpduck.trusted.rows.plans import keep_plans_plain, passes_that_are_off
-from dpduck.trusted.rows.workers import Program, Workers, least_room
+from dpduck.kernel.places.elsewhere import added
+from dpduck.kernel.places.orders import Order, Sent, carried_out
+from dpduck.kernel.rows.plans import keep_plans_plain, passes_that_are_off
+from dpduck.kernel.worker.answered import Asking
+from dpduck.kernel.worker.workers import Program, Workers, least_room
 from dpduck.values.errors import Refusal
 
 BUCKETS, PARTITIONS, ROWS_OF_ONE = 2, 20, 60

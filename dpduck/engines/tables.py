@@ -10,19 +10,19 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor
-from dpduck.database.policies import PolicyStore, named_in_sql
 from dpduck.engines.prepared import Placed, Prepared, PreparedThere, unit_column
 from dpduck.engines.probe import probed
 from dpduck.engines.spark import Columns, Described, Place, SparkEngine
-from dpduck.frontend.rows.facts import Column, Policy, Rows
-from dpduck.frontend.text.names import TableName, require_plain_names
-from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.elsewhere import Apart, Elsewhere, columns_elsewhere
-from dpduck.trusted.rows.orders import BATCH, Sent
-from dpduck.trusted.rows.reader import TWINS
-from dpduck.trusted.rows.twin_writer import sent_sql
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.places.elsewhere import Apart, Elsewhere, columns_elsewhere
+from dpduck.kernel.places.orders import BATCH, Sent
+from dpduck.kernel.places.twin_writer import sent_sql
+from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.reader import TWINS
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Column, Policy, Rows
+from dpduck.language.text.names import TableName, require_plain_names
+from dpduck.store.cursors import OpenCursor
+from dpduck.store.policies import PolicyStore, named_in_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type

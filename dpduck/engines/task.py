@@ -15,16 +15,16 @@ from typing import Any
 
 import duckdb
 
-from dpduck.trusted.rows.orders import Order
+from dpduck.kernel.places.orders import Order
 
 PACKAGE = Path(__file__).resolve().parent.parent
 SENT = (
-    *("values.errors", "values.quoting", "trusted.rows.worker", "trusted.rows.workers"),
-    *("trusted.rows.reader", "trusted.rows.answered", "trusted.rows.orders", "engines.pieces"),
+    *("values.errors", "values.quoting", "kernel.worker.worker", "kernel.worker.workers"),
+    *("kernel.rows.reader", "kernel.worker.answered", "kernel.places.orders", "engines.pieces"),
 )
 """In an order in which each imports only from those before it."""
 
-ORDERS, PIECES = "trusted.rows.orders", "engines.pieces"
+ORDERS, PIECES = "kernel.places.orders", "engines.pieces"
 STREAMS = ("cut_task", "made_task", "bundle_task", "answer_packed")
 FAILED = "counting failed"
 TASKS = 8
@@ -38,7 +38,7 @@ def _loader() -> Callable[[], Any]:
     sent = {
         f"{mark}.{name}": re.sub(r"^from dpduck\b", f"from {mark}", text, flags=re.M) for name, text in texts.items()
     }
-    worker = texts["trusted.rows.worker"]
+    worker = texts["kernel.worker.worker"]
     versions, failed, tasks = (duckdb.__version__, sys.version_info[:2]), FAILED, TASKS
 
     def loaded() -> Any:
@@ -59,7 +59,7 @@ def _loader() -> Callable[[], Any]:
                     sys.modules[name] = module
                     setattr(sys.modules.setdefault(parent, types.ModuleType(parent)), last, module)
                     exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  # dpduck's own files
-                pool = sys.modules[f"{mark}.trusted.rows.workers"].Workers
+                pool = sys.modules[f"{mark}.kernel.worker.workers"].Workers
                 root.function = lambda module, name: getattr(sys.modules[f"{mark}.{module}"], name)
                 root.workers = pool((sys.executable, "-I", "-c", worker), tasks)
         return root

@@ -26,7 +26,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from dpduck.kernel.expressions import Coded, Column, Comparison, Condition, Expression, Literal, Lookup, Own, Program
+from dpduck.kernel.columns.expressions import (
+    Coded,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    Literal,
+    Lookup,
+    Own,
+    Program,
+)
 from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
     LOOKING,

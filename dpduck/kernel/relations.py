@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from dpduck.kernel.arithmetic import Cut
-from dpduck.kernel.expressions import Column, Comparison, Expression
+from dpduck.kernel.columns.arithmetic import Cut
+from dpduck.kernel.columns.expressions import Column, Comparison, Expression
 from dpduck.kernel.units import Referenced
 from dpduck.values.periods import Periods
 from dpduck.values.quoting import quote_identifier
@@ -126,7 +126,7 @@ class Place:
 class Feature:
     """A column that is made of the rows of one privacy unit, and of no others. name: as written in SQL.
 
-    form: a name of trusted/private/features.py. condition: of the rows that take part, None for all. order: of them;
+    form: a name of kernel/rows/features.py. condition: of the rows that take part, None for all. order: of them;
     rows that are tied are in keyed order. distance: of lag and lead, in rows.
     """
 

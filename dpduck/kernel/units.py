@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.expressions import Column, Expression, Names, Own, columns_of, require
-from dpduck.kernel.stored import LONGEST_JOINED, fits_sql, shortened_sql
+from dpduck.kernel.columns.expressions import Column, Expression, Names, Own, columns_of, require
+from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 

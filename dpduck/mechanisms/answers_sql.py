@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpduck.database.releases import StoredRelease
-from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.outer import Described
-from dpduck.frontend.select.private_keys import FURTHER, groups_text
-from dpduck.frontend.select.request import Key, Question, Request
-from dpduck.frontend.text.names import (
+from dpduck.language.rows.facts import Column
+from dpduck.language.select.analyse import Analysis
+from dpduck.language.select.outer import Described
+from dpduck.language.select.private_keys import FURTHER, groups_text
+from dpduck.language.select.request import Key, Question, Request
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_LEVEL,
     GROUPING_SET,
@@ -29,8 +28,9 @@ from dpduck.frontend.text.names import (
     stderr_column,
 )
 from dpduck.mechanisms.unit_counts import bounded_counts
-from dpduck.planning.recovery.curved import LEVELS
-from dpduck.planning.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
+from dpduck.store.releases import StoredRelease
+from dpduck.strategies.recovery.curved import LEVELS
+from dpduck.strategies.recovery.intervals import JUMPY, ErrorLaw, margin, rounded_margin, sum_margin
 from dpduck.values.column_notes import (
     ANSWER,
     CONSTANT,

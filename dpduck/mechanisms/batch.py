@@ -12,17 +12,17 @@ import duckdb
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from dpduck.database.cursors import Caller
-from dpduck.database.releases import ReleaseStore
-from dpduck.database.tables import Value, rows_sql
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.dialect import MAX_CHARACTERS, PrivateDuckDB
+from dpduck.kernel.ask import Ask
+from dpduck.kernel.door import charged
+from dpduck.kernel.ledger.budgets import PeriodSums, for_person
+from dpduck.kernel.ledger.entries import NOTHING, added
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.language.select.request import Request
+from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
 from dpduck.mechanisms.registry import explained
-from dpduck.trusted.ask import Ask
-from dpduck.trusted.ledger.budgets import PeriodSums, for_person
-from dpduck.trusted.ledger.entries import NOTHING, added
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.private.door import charged
+from dpduck.store.cursors import Caller
+from dpduck.store.releases import ReleaseStore
+from dpduck.store.tables import Value, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Periods, word_of
 from dpduck.values.privacy import ZERO, Budget, Charge

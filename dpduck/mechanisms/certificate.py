@@ -23,11 +23,11 @@ from typing import Any, cast
 
 import duckdb
 
-from dpduck.database.releases import StoredRelease
-from dpduck.database.tables import rows_sql
-from dpduck.trusted.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, moved_beside, norms_of
-from dpduck.trusted.ledger.entries import rational_text
-from dpduck.trusted.noise.law import Noise
+from dpduck.kernel.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, moved_beside, norms_of
+from dpduck.kernel.ledger.entries import rational_text
+from dpduck.kernel.noise.law import Noise
+from dpduck.store.releases import StoredRelease
+from dpduck.store.tables import rows_sql
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import fold, quote_identifier

@@ -8,13 +8,13 @@ from math import prod
 
 import numpy as np
 
-from dpduck.frontend.rows.compiled import condition_of, number_of, value_of
-from dpduck.frontend.rows.facts import Rows, SourceColumn
-from dpduck.frontend.rows.periods import period_rows
-from dpduck.frontend.select.request import Request
-from dpduck.kernel.expressions import Program
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.columns.expressions import Program
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.language.rows.compiled import condition_of, number_of, value_of
+from dpduck.language.rows.facts import Rows, SourceColumn
+from dpduck.language.rows.periods import period_rows
+from dpduck.language.select.request import Request
 from dpduck.values.errors import InternalError
 
 

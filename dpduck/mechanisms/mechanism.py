@@ -8,14 +8,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import duckdb
 
-from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.options import Option
+from dpduck.kernel.ask import Ask
+from dpduck.kernel.door import Door
+from dpduck.kernel.ledger.secrets import Secrets
+from dpduck.language.select.request import Request
+from dpduck.language.text.options import Option
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import Planned, ReleasedTable, ReleaseHeader, Steps
-from dpduck.trusted.ask import Ask
-from dpduck.trusted.ledger.secrets import Secrets
-from dpduck.trusted.private.door import Door
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.privacy import Budget
 
 Columns = Sequence[tuple[str, str]]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpduck.database.tables import EXPLAINED, SMALLEST_RHO, Value, rows_sql
-from dpduck.frontend.select.request import Request
-from dpduck.trusted.ask import Ask
-from dpduck.trusted.ledger.budgets import shown
-from dpduck.trusted.ledger.entries import LedgerEntry
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.private.door import Bill, charged
+from dpduck.kernel.ask import Ask
+from dpduck.kernel.door import Bill, charged
+from dpduck.kernel.ledger.budgets import shown
+from dpduck.kernel.ledger.entries import LedgerEntry
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.language.select.request import Request
+from dpduck.store.tables import EXPLAINED, SMALLEST_RHO, Value, rows_sql
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
 from dpduck.values.privacy import Budget, Charge

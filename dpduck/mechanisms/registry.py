@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.options import Option
+from dpduck.kernel.ask import Ask
+from dpduck.language.rows.facts import Column
+from dpduck.language.select.analyse import Analysis
+from dpduck.language.select.request import Request
+from dpduck.language.text.options import Option
 from dpduck.mechanisms.answers_sql import empty_release_sql
 from dpduck.mechanisms.cubes import CUBES
 from dpduck.mechanisms.keys import KEYS
@@ -18,7 +19,6 @@ from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.summaries import SKETCHES, SUMMARIES
-from dpduck.trusted.ask import Ask
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Budget
 

@@ -16,20 +16,20 @@ from typing import Any
 
 import duckdb
 
-from dpduck.database.cursors import SandboxAnswers
-from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.rows.facts import Column
-from dpduck.frontend.text.names import TableName
-from dpduck.kernel.expressions import Column as StoredColumn
-from dpduck.kernel.expressions import Expression, Lookup
+from dpduck.kernel.ask import Ask
+from dpduck.kernel.columns.expressions import Column as StoredColumn
+from dpduck.kernel.columns.expressions import Expression, Lookup
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.kernel.door import rehearse
 from dpduck.kernel.relations import Grouped, Source, Stored, Units
-from dpduck.trusted.ask import Ask
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import rehearse
-from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.rows.plans import keep_plans_plain
-from dpduck.trusted.rows.program import Division, Output
-from dpduck.trusted.rows.workers import StrictWorkers, Workers
+from dpduck.kernel.rows.plans import keep_plans_plain
+from dpduck.kernel.worker.program import Division, Output
+from dpduck.kernel.worker.workers import StrictWorkers, Workers
+from dpduck.language.rows.facts import Column
+from dpduck.language.text.names import TableName
+from dpduck.store.cursors import SandboxAnswers
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type

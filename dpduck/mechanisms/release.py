@@ -11,21 +11,21 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies, SandboxAnswers, is_ctrl_c
-from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.ask import Ask
+from dpduck.kernel.door import Bill, Door, charged, opened
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.places.elsewhere import Apart
+from dpduck.kernel.places.prepared import Twins
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Rows
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.certificate import plan_text, versions_text
 from dpduck.mechanisms.prices import in_both_forms, priced_entry
 from dpduck.mechanisms.rehearsal import rehearsed
-from dpduck.planning.recovery.intervals import ErrorLaw
-from dpduck.trusted.ask import Ask
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise.entropy import Entropy
-from dpduck.trusted.private.door import Bill, Door, charged, opened
-from dpduck.trusted.rows.elsewhere import Apart
-from dpduck.trusted.rows.prepared import Twins
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store.cursors import Caller, NamedLocks, OpenCursor, ReleaseCopies, SandboxAnswers, is_ctrl_c
+from dpduck.store.releases import ReleaseStore, StoredRelease
+from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 
 Steps = Callable[[str], None]

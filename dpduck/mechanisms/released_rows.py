@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
-from dpduck.database.sandbox import MOST_LABELS, Sandbox
-from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.text.names import (
+from dpduck.language.select.request import Key, Request
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,
@@ -22,6 +21,7 @@ from dpduck.frontend.text.names import (
     raw_column,
     stderr_column,
 )
+from dpduck.store.sandbox import MOST_LABELS, Sandbox
 from dpduck.values.arrays import FloatArray
 from dpduck.values.quoting import written_values
 from dpduck.values.sqltypes import sql_type

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpduck.frontend.select.request import Request
 from dpduck.kernel.relations import Source, Units
+from dpduck.language.select.request import Request
 from dpduck.values.quoting import quote_identifier
 
 

@@ -9,16 +9,16 @@ from fractions import Fraction
 
 import duckdb
 
-from dpduck.database.catalog import Catalog
-from dpduck.database.sandbox import cast_texts, sandbox
-from dpduck.frontend.rows.facts import Clamp, Column
-from dpduck.frontend.select.options import LARGEST_EPSILON
-from dpduck.frontend.select.value_ranges import Grid, decimal_step, divisor
-from dpduck.frontend.statements.kinds import ClampClause, DomainClause, PolicyClauses
-from dpduck.frontend.statements.policy import EVERY
-from dpduck.frontend.text.dialect import exact_number
-from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.positions import nearest
+from dpduck.language.rows.facts import Clamp, Column
+from dpduck.language.select.options import LARGEST_EPSILON
+from dpduck.language.select.value_ranges import Grid, decimal_step, divisor
+from dpduck.language.statements.kinds import ClampClause, DomainClause, PolicyClauses
+from dpduck.language.statements.policy import EVERY
+from dpduck.language.text.dialect import exact_number
+from dpduck.language.text.names import TableName
+from dpduck.language.text.positions import nearest
+from dpduck.store.catalog import Catalog
+from dpduck.store.sandbox import cast_texts, sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_text

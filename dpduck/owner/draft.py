@@ -13,10 +13,10 @@ import duckdb
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from dpduck.database.catalog import Catalog
-from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.text.names import TableName
+from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.text.names import TableName
 from dpduck.owner.policy_text import Home, name_text, table_text
+from dpduck.store.catalog import Catalog
 from dpduck.values.quoting import fold, quote_text
 from dpduck.values.sqltypes import sql_type
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dpduck.frontend.rows.facts import Column, Policy, PublicFacts
-from dpduck.frontend.rows.relation import required_together
-from dpduck.frontend.statements.kinds import BudgetClause, PolicyClauses
-from dpduck.frontend.text.names import TableName, require_plain_names
+from dpduck.language.rows.facts import Column, Policy, PublicFacts
+from dpduck.language.rows.relation import required_together
+from dpduck.language.statements.kinds import BudgetClause, PolicyClauses
+from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period, named_like_periods

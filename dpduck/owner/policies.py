@@ -5,15 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from dpduck.database.catalog import COMPUTES, Catalog
-from dpduck.database.cursors import Caller, OpenCursor
-from dpduck.database.policies import PolicyStore
-from dpduck.database.prepared import PreparedTables
-from dpduck.database.terms import same_answers
 from dpduck.engines.tables import EngineTables
-from dpduck.frontend.rows.facts import Column, Policy
-from dpduck.frontend.rows.relation import comparable, require_key, require_plain_unit
-from dpduck.frontend.statements.kinds import (
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.language.rows.facts import Column, Policy
+from dpduck.language.rows.relation import comparable, require_key, require_plain_unit
+from dpduck.language.statements.kinds import (
     AlterPolicy,
     CreatePolicy,
     DeclarePublicTable,
@@ -23,8 +19,8 @@ from dpduck.frontend.statements.kinds import (
     PreparePolicy,
     UnitClause,
 )
-from dpduck.frontend.text.names import TableName, require_plain_names
-from dpduck.frontend.text.words import meant_or
+from dpduck.language.text.names import TableName, require_plain_names
+from dpduck.language.text.words import meant_or
 from dpduck.owner.domains import build_clamp, build_domain, column_of, notes, spread
 from dpduck.owner.periods import (
     budget_of,
@@ -36,7 +32,11 @@ from dpduck.owner.periods import (
     unit_together,
     unprepared,
 )
-from dpduck.trusted.ledger.ledger import Ledger
+from dpduck.store.catalog import COMPUTES, Catalog
+from dpduck.store.cursors import Caller, OpenCursor
+from dpduck.store.policies import PolicyStore
+from dpduck.store.prepared import PreparedTables
+from dpduck.store.terms import same_answers
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import Period
 from dpduck.values.privacy import PrivacyUnit, Reference

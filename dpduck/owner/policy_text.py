@@ -14,10 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpduck.frontend.rows.facts import Clamp, Column, Policy
-from dpduck.frontend.statements.policy import MAX_ROWS_LIMIT
-from dpduck.frontend.text.dialect import MAX_CHARACTERS, MAX_DIGITS, PrivateDuckDB, bounded_tokens, exact_number
-from dpduck.frontend.text.names import TableName
+from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.statements.policy import MAX_ROWS_LIMIT
+from dpduck.language.text.dialect import MAX_CHARACTERS, MAX_DIGITS, PrivateDuckDB, bounded_tokens, exact_number
+from dpduck.language.text.names import TableName
 from dpduck.owner.domains import decimal_text
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal

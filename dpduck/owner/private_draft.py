@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log10
 
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.language.rows.facts import Column, Policy
 from dpduck.owner.domains import decimal_text
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.policy_text import Home, name_text, table_text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.language.rows.facts import Column, Policy
 from dpduck.owner.domains import decimal_text
 from dpduck.owner.draft import TODO, Suggested
 from dpduck.owner.noisy_shares import ONE_SIDE, STANDS_OUT, STEP, Beyond, Tail, shares_up_to

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from dpduck.database.attaching import not_opened
-from dpduck.trusted.ledger.secrets import Steps
+from dpduck.kernel.ledger.secrets import Steps
+from dpduck.store.attaching import not_opened
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type

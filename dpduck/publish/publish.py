@@ -25,8 +25,8 @@ from shutil import copyfile
 
 import duckdb
 
-from dpduck.database.attaching import STORAGE_VERSION
 from dpduck.engine.macros import install_analyst_macros
+from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, certified
 from dpduck.publish import checker
 from dpduck.publish.postgres import (
@@ -39,7 +39,7 @@ from dpduck.publish.postgres import (
     shown_target,
     to_postgres,
 )
-from dpduck.trusted.ledger.secrets import Steps, no_step
+from dpduck.store.attaching import STORAGE_VERSION
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier, quote_text
 

@@ -16,9 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
-from dpduck.database.store_files import store_files
-from dpduck.frontend.text.words import meant_or
+from dpduck.language.text.words import meant_or
 from dpduck.server.audit import Audit, kind_of
 from dpduck.server.idle_vault import IdleVault, Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
@@ -28,6 +26,8 @@ from dpduck.server.public_database import NOTHING, PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import VaultProcess
+from dpduck.store.cursors import FREE_OF_CHARGE, Ceiling
+from dpduck.store.store_files import store_files
 from dpduck.values.errors import NOTHING_PRIVATE, BusyRefusal, DpduckError, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_text
 

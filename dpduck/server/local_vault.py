@@ -14,23 +14,23 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.attaching import STORE_NAME, not_opened
-from dpduck.database.cursors import Ceiling
-from dpduck.database.releases import BEFORE_STORING
-from dpduck.database.store_files import store_files
 from dpduck.engine.connection import attach_known, load
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import OWNER, called, engine_of
-from dpduck.frontend.text.words import meant_or
+from dpduck.kernel.door import PAID
+from dpduck.kernel.ledger.secrets import SecretsFile
+from dpduck.kernel.rows.reader import SMALL_BUFFER
+from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.postgres import LEDGER_ENTRY
 from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
 from dpduck.server.principals import Known, PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.vault import ReleasedRows, Reply
-from dpduck.trusted.ledger.secrets import SecretsFile
-from dpduck.trusted.private.door import PAID
-from dpduck.trusted.rows.reader import SMALL_BUFFER
+from dpduck.store.attaching import STORE_NAME, not_opened
+from dpduck.store.cursors import Ceiling
+from dpduck.store.releases import BEFORE_STORING
+from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier
 

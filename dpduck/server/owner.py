@@ -8,8 +8,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpduck.database.store_files import SERVED, WHEN_ENDED, StoreFiles
-from dpduck.trusted.ledger.copies import state_directory
+from dpduck.kernel.ledger.copies import state_directory
+from dpduck.store.store_files import SERVED, WHEN_ENDED, StoreFiles
 from dpduck.values.errors import Refusal
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpduck.trusted.ledger.secrets import Secrets, SecretsFile
+from dpduck.kernel.ledger.secrets import Secrets, SecretsFile
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 
 if TYPE_CHECKING:
-    from dpduck.database.cursors import Caller
+    from dpduck.store.cursors import Caller
 
 RECORD = "principals"
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,63}")
@@ -53,7 +53,7 @@ class Principal:
     @property
     def caller(self) -> Caller:
         """Tells how dp() sees this principal."""
-        from dpduck.database.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
+        from dpduck.store.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
 
         return Caller(self.name, owner=False, share=self.share, tables=self.tables)
 

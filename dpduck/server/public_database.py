@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.database.cursors import NamedLocks
 from dpduck.engine.macros import install_analyst_macros, shipped_texts
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, TableRead
 from dpduck.server.vault import ReleasedRows
+from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 

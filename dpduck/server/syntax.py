@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.frontend.text.words import position_in
+from dpduck.language.text.words import position_in
 from dpduck.values.errors import PermissionRefusal, Position, Refusal
 from dpduck.values.quoting import fold
 from dpduck.values.served_functions import TABLE

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dpduck.database.cursors import Ceiling
 from dpduck.server.runner_process import Message
+from dpduck.store.cursors import Ceiling
 
 
 @dataclass(frozen=True)

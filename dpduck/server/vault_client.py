@@ -22,10 +22,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpduck.database.cursors import Ceiling
 from dpduck.server.idle_vault import KINDNESS, IdleVault, Keeping, begin_idle_vault
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows, Reply, reply_from, rows_from
+from dpduck.store.cursors import Ceiling
 from dpduck.values.errors import Refusal, StoreError
 
 ENDED = "the vault's process ended; accepted: the same statement again, which pays once at most"

@@ -21,15 +21,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.database.store_files import store_files
 from dpduck.engine.macros import UNEXPECTED
+from dpduck.kernel.worker.workers import limit_memory
 from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, stand_back
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path
 from dpduck.server.owner_door import OwnerDoor
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import Vault, rows_message
-from dpduck.trusted.rows.workers import limit_memory
+from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, StoreError
 from dpduck.values.no_pandas import do_without_pandas
 

@@ -13,14 +13,14 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import CROWDED, SPREAD, UNITS
 from dpduck.engine import engine
+from dpduck.kernel import door as of_door
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise import draw as drawing
+from dpduck.kernel.queries import answers as of_answers
+from dpduck.kernel.queries import histograms, keys, sketches
+from dpduck.kernel.queries import measure as of_measure
+from dpduck.kernel.rows import reader
 from dpduck.mechanisms.cubes import measure as of_cubes
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise import draw as drawing
-from dpduck.trusted.private import answers as of_answers
-from dpduck.trusted.private import door as of_door
-from dpduck.trusted.private import histograms, keys, sketches
-from dpduck.trusted.private import measure as of_measure
-from dpduck.trusted.rows import reader
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 

@@ -19,11 +19,11 @@ from dpduck.auditor.neighbours import CROWDED, EDGES, KINDS, SPREAD, Neighbours,
 from dpduck.auditor.statements import Search, own_statements
 from dpduck.auditor.statements import asked as what_can_be_asked
 from dpduck.commands.command_line import main
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.rows import reader
 from dpduck.mechanisms.registry import MECHANISMS, of_statements
-from dpduck.trusted.noise.draw import draw
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.rows import reader
 from tests.auditor.planted import COUNT, shop
 
 RUNS = 4000

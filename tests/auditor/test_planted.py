@@ -11,7 +11,7 @@ import pytest
 from dpduck.auditor.audit import Finding, Settings, audit_case
 from dpduck.auditor.neighbours import CROWDED, SPREAD, Neighbours, neighbours
 from dpduck.auditor.statements import Case
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.worker.workers import Workers
 from tests.auditor.planted import PLANTED, Planted, shop
 
 Pairs = dict[str, Neighbours]

@@ -17,7 +17,7 @@ from dpduck.commands.command_line import HELPS, Commands, command, main, short_h
 HEAVY = ("duckdb", "_duckdb", "numpy", "pandas", "pyarrow", "scipy", "sqlglot", "sqlite3")
 """Packages that take most of a start. Of dpduck itself, help and completion load CLI alone."""
 
-CLI = ("dpduck.commands", "dpduck.values", "dpduck.database.store_files", "dpduck.frontend.text.names")
+CLI = ("dpduck.commands", "dpduck.values", "dpduck.store.store_files", "dpduck.language.text.names")
 REPORT = """
 import sys
 from dpduck.commands.command_line import run
@@ -45,7 +45,7 @@ def of_packages(modules: set[str], packages: tuple[str, ...]) -> set[str]:
 def own(modules: set[str]) -> set[str]:
     """The modules of dpduck beside those of CLI, their packages and the command line itself."""
     inside = {name for name in modules if name.startswith("dpduck.")}
-    packages = {"dpduck.database", "dpduck.frontend", "dpduck.frontend.text"}
+    packages = {"dpduck.store", "dpduck.language", "dpduck.language.text"}
     return {name for name in inside - packages if not name.startswith(CLI)}
 
 
@@ -125,7 +125,7 @@ def test_listings_load_no_engine(name: str, clinic: tuple[Path, dict[str, str]])
     printed, modules = loaded([name, str(database)], environment)
     assert "epsilon" in printed
     assert of_packages(modules, ("numpy", "pandas", "pyarrow", "scipy", "sqlglot")) == set()
-    stations = ("dpduck.planning", "dpduck.mechanisms", "dpduck.trusted.private", "dpduck.trusted.noise")
+    stations = ("dpduck.strategies", "dpduck.mechanisms", "dpduck.kernel.door", "dpduck.kernel.noise")
     assert [name for name in modules if name.startswith((*stations, "dpduck.engine.engine"))] == []
 
 

@@ -10,7 +10,7 @@ import duckdb
 
 import dpduck
 from dpduck.auditor.neighbours import loaded
-from dpduck.trusted.ledger.secrets import BOUNDING_KEY
+from dpduck.kernel.ledger.secrets import BOUNDING_KEY
 
 KEYS = (b"the key of the pins" + bytes(13), b"another key" + bytes(21))
 """Keys of the order in which rows of a unit are kept: that of the pins, and one to see which counts depend on it."""

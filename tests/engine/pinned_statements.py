@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 
 import dpduck
-from tests.frontend.full_clinic import open_full_clinic
-from tests.frontend.golden_files import read_golden
+from tests.language.full_clinic import open_full_clinic
+from tests.language.golden_files import read_golden
 from tests.support.clinics import Clinic
 from tests.support.exact import noted_counts
 

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from dpduck.engine.macros import install_analyst_macros
-from dpduck.planning.recovery.intervals import ErrorLaw, margin
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.recovery.intervals import ErrorLaw, margin
 from tests.support.clinics import macro_names
 
 CUBE = """CREATE TABLE cube AS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine import functions
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.support.clinics import Clinic
 

@@ -187,9 +187,9 @@ def test_more_releases_than_there_are_copies(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch, few: int, databases: int
 ) -> None:
     """Copies of old releases are given up, and the answers are read from the store; few values need no database."""
-    monkeypatch.setattr("dpduck.database.cursors.MOST_COPIES", 2)
-    monkeypatch.setattr("dpduck.database.cursors.MOST_WRITTEN", 2)
-    monkeypatch.setattr("dpduck.database.releases.FEW", few)
+    monkeypatch.setattr("dpduck.store.cursors.MOST_COPIES", 2)
+    monkeypatch.setattr("dpduck.store.cursors.MOST_WRITTEN", 2)
+    monkeypatch.setattr("dpduck.store.releases.FEW", few)
     texts = [by("sex", epsilon="0.1", more=f"refresh = {tag!r}") for tag in "abcde"]
     answers = [clinic.dp(text) for text in texts]
     names = clinic.rows("SELECT database_name FROM duckdb_databases() WHERE database_name LIKE 'dpduck_release%'")

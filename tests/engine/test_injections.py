@@ -4,8 +4,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database.cursors import Caller
 from dpduck.engine.functions import answer, engine_of
+from dpduck.store.cursors import Caller
 
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex"
 POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 3), DOMAIN sex IN ('F', 'M'))"

@@ -20,7 +20,7 @@ assert len(con.execute('''FROM dp('{COUNT}')''').fetchall()) == 2"""
 WITHOUT_PANDAS = "from dpduck.values.no_pandas import do_without_pandas; do_without_pandas()"
 """DuckDB's client imports pandas, where it is installed, for the first text that a function answers."""
 
-ENGINE = ("dpduck.planning", "dpduck.mechanisms", "dpduck.trusted.private", "dpduck.trusted.noise", "dpduck.engines")
+ENGINE = ("dpduck.strategies", "dpduck.mechanisms", "dpduck.kernel.door", "dpduck.kernel.noise", "dpduck.engines")
 """What plans, counts and adds noise; and tables of other engines."""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import dpduck
-from dpduck.database import attached
-from dpduck.database.cursors import SandboxAnswers
+from dpduck.store import attached
+from dpduck.store.cursors import SandboxAnswers
 from tests.support.statements import sent_statements
 
 POLICY = (

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine import functions
 from dpduck.engine.progress import ROUND, WORDS, Progress
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.engine.test_progress import environment
 from tests.support.clinics import Clinic

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import dpduck
-from dpduck.trusted.private import door
-from dpduck.trusted.rows.plans import keep_plans_plain
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel import door
+from dpduck.kernel.rows.plans import keep_plans_plain
+from dpduck.kernel.worker.workers import Workers
 from tests.support.engine_servers import Server, sail_server, spark_classic, spark_connect
 from tests.support.twins import told
 

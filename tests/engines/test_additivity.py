@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpduck
+from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.publish.postgres import load_extension
-from dpduck.trusted.noise.entropy import operating_system_entropy
 from tests.engines.conftest import Lake
 from tests.engines.corpus import OF_PEOPLE, POLICY, STATEMENTS, rows
 from tests.support.additivity import Counted, compare, in_dp, plain_again
@@ -50,7 +50,7 @@ def open_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted
         f"ATTACH 'ducklake:{folder}/lake.ducklake' AS lake (DATA_PATH '{folder}/files', DATA_INLINING_ROW_LIMIT 0)"
     )
     # a text that is no UTF-8 is why other programs' files are refused: these have none
-    monkeypatch.setattr("dpduck.database.stored._require_written_by_ducklake", lambda *given: None)
+    monkeypatch.setattr("dpduck.store.stored._require_written_by_ducklake", lambda *given: None)
     compare(made.found, monkeypatch)
     try:
         yield made

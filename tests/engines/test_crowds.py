@@ -11,13 +11,13 @@ import pytest
 
 from dpduck.engine.functions import engine_of
 from dpduck.engines import spark
-from dpduck.trusted.private import contributions
-from dpduck.trusted.private.contributions import bounded_rows_sql, key_integer
-from dpduck.trusted.private.counting_stage import cut_sql
-from dpduck.trusted.rows import orders
-from dpduck.trusted.rows.answered import Asking
-from dpduck.trusted.rows.orders import CROWD, Order, Sent, cut_task, first_rows, made_task, read_bytes
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel import contributions
+from dpduck.kernel.contributions import bounded_rows_sql, key_integer
+from dpduck.kernel.places import orders
+from dpduck.kernel.places.orders import CROWD, Order, Sent, cut_task, first_rows, made_task, read_bytes
+from dpduck.kernel.stage import cut_sql
+from dpduck.kernel.worker.answered import Asking
+from dpduck.kernel.worker.workers import Workers
 from tests.engines.conftest import Lake
 
 MANY = CROWD + 5000

@@ -17,7 +17,7 @@ import pytest
 
 from dpduck.engines import spark
 from dpduck.engines.task import task_of
-from dpduck.trusted.rows.orders import Order
+from dpduck.kernel.places.orders import Order
 from tests.engines.conftest import Lake, opened
 from tests.support.engine_servers import sail_server
 

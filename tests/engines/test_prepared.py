@@ -16,8 +16,8 @@ from dpduck.engines import pieces as packed_pieces
 from dpduck.engines.pieces import PIECE, bundle_task, pack_task, packing, rows_name
 from dpduck.engines.prepared import PreparedThere
 from dpduck.engines.spark import SparkEngine
-from dpduck.trusted.rows.orders import BUCKET, CROWD, Sent, column_name
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.places.orders import BUCKET, CROWD, Sent, column_name
+from dpduck.kernel.worker.workers import Workers
 from tests.engines.conftest import Lake
 from tests.engines.corpus import POLICY, STATEMENTS, rows
 

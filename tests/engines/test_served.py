@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import dpduck
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import CANARY, CUBE, Served, count, serving_flight
 from tests.server.statement_lists import statements
 from tests.support.clinics import POLICY, Clinic

@@ -17,8 +17,8 @@ from dpduck.engine.functions import engine_of
 from dpduck.engines import spark
 from dpduck.engines.spark import SparkEngine
 from dpduck.engines.tables import EngineTables
-from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.orders import BUCKET
+from dpduck.kernel.places.orders import BUCKET
+from dpduck.kernel.rows import reader
 from dpduck.values.errors import InternalError, Refusal
 from tests.engines.conftest import Lake
 from tests.support.engine_servers import Server

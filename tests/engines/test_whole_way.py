@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.engines.corpus import rows
 from tests.support.engine_servers import Server
 

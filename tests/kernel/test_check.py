@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from dpduck.kernel.check import NotVerified, carried_by, require_carried
-from dpduck.kernel.expressions import (
+from dpduck.kernel.columns.expressions import (
     Coded,
     Column,
     Comparison,

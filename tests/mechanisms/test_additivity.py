@@ -16,16 +16,16 @@ import pytest
 
 import dpduck
 from dpduck.engine.macros import install_analyst_macros
-from dpduck.trusted.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.entropy import operating_system_entropy
 from tests.engine.pinned_statements import STATEMENTS as PINNED
 from tests.engines.corpus import OF_PEOPLE
 from tests.engines.corpus import POLICY as LAKE_POLICY
 from tests.engines.corpus import STATEMENTS as LAKE_STATEMENTS
 from tests.engines.corpus import rows as lake_rows
-from tests.frontend.clinic import ask
-from tests.frontend.full_clinic import open_full_clinic
-from tests.frontend.golden_files import Golden, read_golden
-from tests.frontend.nasty_rows import Writer
+from tests.language.clinic import ask
+from tests.language.full_clinic import open_full_clinic
+from tests.language.golden_files import Golden, read_golden
+from tests.language.nasty_rows import Writer
 from tests.mechanisms.test_prepared_statements import EXAMPLES, example, page
 from tests.mechanisms.test_random_rows import SHAPES, nasty
 from tests.support.additivity import Counted, compare, in_dp, plain_again, tagged

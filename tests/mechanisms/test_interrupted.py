@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from dpduck.engine.functions import engine_of
-from dpduck.trusted.private.door import Door
+from dpduck.kernel.door import Door
 from dpduck.values.errors import InternalError, Interrupted, StoreError
 from tests.support.clinics import Clinic, by, one_line
 

@@ -14,12 +14,12 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database.releases import Asked
 from dpduck.engine import functions, macros, registered
 from dpduck.engine.functions import OWNER, engine_of
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.mechanisms.cubes import measure as release_module
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.hidden import ExactCounts
+from dpduck.store.releases import Asked
 from dpduck.values.errors import ReleaseFailed
 from tests.support.clinics import REHEARSED, Clinic, by, one_line
 
@@ -198,16 +198,16 @@ def after_the_rehearsal(fail: Callable[..., NoReturn]) -> Callable[..., object]:
 
 
 TRUSTED = {
-    "measure": "dpduck.trusted.private.answers.measure",
-    "entropy": "dpduck.trusted.noise.draw.discrete_laplace",
+    "measure": "dpduck.kernel.queries.answers.measure",
+    "entropy": "dpduck.kernel.noise.draw.discrete_laplace",
 }
 
 
 def break_at(monkeypatch: pytest.MonkeyPatch, place: str, error: type[BaseException]) -> None:
     if place == "put_table":
-        monkeypatch.setattr("dpduck.database.releases.ReleaseStore.put_table", quoting(error))
+        monkeypatch.setattr("dpduck.store.releases.ReleaseStore.put_table", quoting(error))
     elif place == "count_exactly":
-        monkeypatch.setattr("dpduck.trusted.private.door.count_exactly", after_the_rehearsal(quoting(error)))
+        monkeypatch.setattr("dpduck.kernel.door.count_exactly", after_the_rehearsal(quoting(error)))
     elif place in TRUSTED:
         monkeypatch.setattr(TRUSTED[place], quoting(error))
     else:
@@ -269,7 +269,7 @@ def test_a_real_failure_of_duckdb_in_the_count(open_clinic: OpenClinic, monkeypa
 
         def break_it(name: str) -> None:
             if name == "after the charge":
-                monkeypatch.setattr("dpduck.trusted.private.counting_stage.cells_sql", failing)
+                monkeypatch.setattr("dpduck.kernel.stage.cells_sql", failing)
 
         clinic = Clinic(dpduck.load(con, steps=break_it))
         plant(clinic)
@@ -385,7 +385,7 @@ def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic, monkeypatch: pytes
 
 def test_a_store_that_cannot_note_a_failure_still_says_it(planted: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The failure is what is said, with no other error around it, and it is known until the process ends."""
-    monkeypatch.setattr("dpduck.database.releases.ReleaseStore.put_failure", quoting(duckdb.IOException))
+    monkeypatch.setattr("dpduck.store.releases.ReleaseStore.put_failure", quoting(duckdb.IOException))
     break_at(monkeypatch, "measure", ValueError)
     for _ in range(2):
         with pytest.raises(duckdb.Error, match="entry 2") as caught:

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.stored import LONGEST_AS_IT_IS, LONGEST_UNIT, instant_sql, shortened_sql
+from dpduck.kernel.columns.stored import LONGEST_AS_IT_IS, LONGEST_UNIT, instant_sql, shortened_sql
 from tests.support import memory
 
 PEOPLE = "CREATE TABLE people (id BIGINT PRIMARY KEY, note VARCHAR, name {0}, ward VARCHAR)"

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from tests.frontend.clinic import ask
-from tests.frontend.full_clinic import open_full_clinic
-from tests.frontend.golden_files import Golden, read_golden
+from tests.language.clinic import ask
+from tests.language.full_clinic import open_full_clinic
+from tests.language.golden_files import Golden, read_golden
 from tests.support.twins import prepare_all, watch_twins
 
 ROOT = Path(__file__).resolve().parents[2]

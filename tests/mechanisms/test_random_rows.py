@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpduck
-from tests.frontend.nasty_rows import TYPES, Writer, create
+from tests.language.nasty_rows import TYPES, Writer, create
 from tests.mechanisms.test_row_fuzz import KEYS, said
 
 

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 
 import dpduck
-from dpduck.database.cursors import SandboxAnswers
-from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.rows.compiled import condition_of
-from dpduck.kernel import expressions
-from dpduck.kernel.expressions import Column, Program
+from dpduck.kernel.columns import expressions
+from dpduck.kernel.columns.expressions import Column, Program
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyedJob, KeyJob
+from dpduck.kernel.door import rehearse
 from dpduck.kernel.relations import Source, Stored, Units
+from dpduck.kernel.worker import workers
+from dpduck.kernel.worker.workers import Runner, StrictWorkers, Workers
+from dpduck.language.rows.compiled import condition_of
 from dpduck.mechanisms import rehearsal, release
 from dpduck.mechanisms.rehearsal import told
-from dpduck.trusted.private.door import rehearse
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.rows import workers
-from dpduck.trusted.rows.workers import Runner, StrictWorkers, Workers
+from dpduck.store.cursors import SandboxAnswers
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
 from tests.support.nodes import adds, columns_of, counts, key, own
@@ -237,7 +237,7 @@ def test_a_worker_is_started_for_an_expression_alone(monkeypatch: pytest.MonkeyP
             super().__init__(*words)
 
     monkeypatch.setattr(workers, "Worker", Counted)
-    for module in ("dpduck.engine.engine", "dpduck.trusted.rows.scan"):
+    for module in ("dpduck.engine.engine", "dpduck.kernel.rows.scan"):
         monkeypatch.setattr(f"{module}.Workers", Workers)
     monkeypatch.setattr(release, "SandboxAnswers", SandboxAnswers)
     with dpduck.connect() as fresh:

@@ -15,14 +15,14 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database import sandbox as duckdb_tree
-from dpduck.database.sandbox import NO_TABLES, Sandbox, Tables
-from dpduck.frontend.rows import functions as allowlist
-from dpduck.trusted.rows import functions as row_functions
-from dpduck.trusted.rows import workers
-from dpduck.trusted.rows.workers import Runner, Workers
+from dpduck.kernel.worker import functions as row_functions
+from dpduck.kernel.worker import workers
+from dpduck.kernel.worker.workers import Runner, Workers
+from dpduck.language.rows import functions as allowlist
+from dpduck.store import sandbox as duckdb_tree
+from dpduck.store.sandbox import NO_TABLES, Sandbox, Tables
+from tests.kernel.worker.test_workers import FAULTY
 from tests.support.clinics import one_line
-from tests.trusted.rows.test_workers import FAULTY
 
 EXACT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100{}) "
 KEYS = ", delta = 1e-7, group_selection_strategy = LAPLACE_THRESHOLD"
@@ -144,8 +144,8 @@ def with_faulty_functions() -> Iterator[None]:
             patch.setattr(look, "FUNCTIONS", row_functions.FUNCTIONS | {"faulty"})
         patch.setattr(Sandbox, "cursor", cursor)
         patch.setattr(workers, "ROW_SECONDS", 0.3)
-        patch.setattr("dpduck.trusted.rows.program.with_results_of_their_own", lambda sql: sql.replace("try(", "("))
-        for module in ("dpduck.engine.engine", "dpduck.trusted.rows.scan"):
+        patch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", lambda sql: sql.replace("try(", "("))
+        for module in ("dpduck.engine.engine", "dpduck.kernel.rows.scan"):
             patch.setattr(f"{module}.Workers", Pool)
         yield
     pool.close()

@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpduck.trusted.noise.entropy import Entropy
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.measure import measure
-from dpduck.trusted.rows.program import with_results_of_their_own, with_whole_conditions
-from dpduck.trusted.rows.worker import BATCH
-from dpduck.trusted.rows.workers import Program, Workers
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.worker.program import with_results_of_their_own, with_whole_conditions
+from dpduck.kernel.worker.worker import BATCH
+from dpduck.kernel.worker.workers import Program, Workers
+from tests.kernel.worker.test_try_results import tree, unsafe
 from tests.mechanisms.neighbours import FALSE_CAST, HER, PATIENT, ROW, Neighbours, open_neighbours
-from tests.trusted.rows.test_try_results import tree, unsafe
 
 
 @pytest.fixture(scope="module", params=["as they are", "prepared"])
@@ -148,7 +148,7 @@ def test_coalesce_never_writes_into_the_result_of_try(
 ) -> None:
     """What runs over rows has no COALESCE under TRY, where one row that raises has DuckDB write beside the result."""
     run: list[str] = []
-    monkeypatch.setattr("dpduck.trusted.rows.program.with_results_of_their_own", lambda sql: seen(run, sql))
+    monkeypatch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", lambda sql: seen(run, sql))
     more = {"k": ", delta = 1e-7, group_selection_strategy = LAPLACE_THRESHOLD", "s": ", refresh = 'a'"}
     assert patients.outcomes(select, more.get(select[0], "")) == ("answered", "answered")
     assert any("coalesce" in sql for sql in run)
@@ -285,7 +285,7 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
         found.append((counts._unit_bounds[table], unit_bound))
         return measure(counts, queries, table, unit_bound, entropy)
 
-    monkeypatch.setattr("dpduck.trusted.private.answers.measure", measured)
+    monkeypatch.setattr("dpduck.kernel.queries.answers.measure", measured)
     select = "count(*), sum(ward, contribution_bounds_per_row => (0, 2)) FROM visits JOIN pub ON visits.one = pub.one"
     assert single_rows.outcomes(select, ", refresh = 'a'") == ("answered", "answered")
     assert found

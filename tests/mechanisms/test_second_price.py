@@ -13,9 +13,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.trusted.ask import Ask, Choice, Quantiles, Total, price
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.door import Bill, Door, opened
+from dpduck.kernel.ask import Ask, Choice, Quantiles, Total, price
+from dpduck.kernel.door import Bill, Door, opened
+from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 from tests.support.clinics import Clinic, by
@@ -92,7 +92,7 @@ def test_what_costs_more_than_it_says_is_not_made(clinic: Clinic, kind: str, mon
     """The door's price beyond the statement's is an internal error before the charge; without that, all is well."""
     before = clinic.charges()
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.trusted.private.door.price", lambda asks: dearer(price(asks)))
+        patch.setattr("dpduck.kernel.door.price", lambda asks: dearer(price(asks)))
         assert "more than the statement; nothing was charged" in clinic.refused(stated(kind))
     assert clinic.charges() == before
     clinic.dp(stated(kind))

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine import registered
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal
 from dpduck.values.privacy import Budget, Charge
 from tests.support.clinics import Clinic

@@ -67,7 +67,7 @@ def rows_of_variants(path: Path, her: bool) -> None:
 
 def test_how_a_variant_is_stored_chooses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which rows of others are kept does not follow from how many rows there are in all."""
-    monkeypatch.setattr("dpduck.trusted.ledger.ledger.Ledger.bounding_key", property(lambda _: bytes(range(32))))
+    monkeypatch.setattr("dpduck.kernel.ledger.ledger.Ledger.bounding_key", property(lambda _: bytes(range(32))))
     counts = {}
     for her in (False, True):
         path = tmp_path / f"clinic_{her}.duckdb"
@@ -105,7 +105,7 @@ def in_another_form(path: Path, kind: str, her: bool) -> None:
 @pytest.mark.parametrize("kind", OF_TYPES)
 def test_how_values_are_stored_chooses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Which of a person's two rows is kept does not follow from one other person's value of another form."""
-    monkeypatch.setattr("dpduck.trusted.ledger.ledger.Ledger.bounding_key", property(lambda _: bytes(range(32))))
+    monkeypatch.setattr("dpduck.kernel.ledger.ledger.Ledger.bounding_key", property(lambda _: bytes(range(32))))
     counts = []
     for her in (False, True):
         path = tmp_path / f"clinic_{her}.duckdb"

@@ -12,19 +12,19 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from dpduck.frontend.rows.compiled import own_of
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.contributions import order_sql
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.units import Referenced
+from dpduck.language.rows.compiled import own_of
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import planned
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.private.contributions import order_sql
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.errors import InternalError
-from tests.frontend.facts import analysed
-from tests.frontend.full_clinic import open_full_clinic
-from tests.frontend.golden_files import Golden, read_golden
+from tests.language.facts import analysed
+from tests.language.full_clinic import open_full_clinic
+from tests.language.golden_files import Golden, read_golden
 from tests.support.nodes import own, rows
 
 Cells = dict[tuple[int, ...], list[int]]

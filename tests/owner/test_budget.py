@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
-from dpduck.trusted.private.counting import count_exactly
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.store.cursors import Caller
 from dpduck.values.accounting import rho_of, rho_of_laplace
 from tests.support.clinics import REHEARSED, Clinic, by
 
@@ -29,7 +29,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.extend(["scan"] if key != REHEARSED else [])
         return count_exactly(cursor, job, key, workers)
 
-    monkeypatch.setattr("dpduck.trusted.private.door.count_exactly", counted)
+    monkeypatch.setattr("dpduck.kernel.door.count_exactly", counted)
     return seen
 
 

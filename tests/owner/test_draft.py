@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import dpduck
 from dpduck.engine import about
-from dpduck.frontend.statements.kinds import CreatePolicy
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.kernel.rows import reader
+from dpduck.language.statements.kinds import CreatePolicy
+from dpduck.language.statements.parse import parse_statement
 from dpduck.owner.draft import COMPARED, OTHERS
-from dpduck.trusted.rows import reader
 from dpduck.values.quoting import quote_identifier
 from tests.support.clinics import Clinic, one_line
 

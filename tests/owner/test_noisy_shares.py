@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from dpduck.frontend.rows.facts import Column
+from dpduck.language.rows.facts import Column
 from dpduck.owner.noisy_shares import FRACTIONS, Beyond, Tail, shares_up_to
 from dpduck.owner.private_draft import NICE, PrivateQuestion, grid_of, place_sql
 from dpduck.owner.suggestions import Seen, clamp_of, codes_of, no_answer, of_numbers, seen, unit_facts

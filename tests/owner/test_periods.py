@@ -11,7 +11,7 @@ import pytest
 
 import dpduck
 from dpduck.engine.functions import engine_of
-from dpduck.trusted.private.door import Bill, opened
+from dpduck.kernel.door import Bill, opened
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import Period, Periods
 from tests.support.clinics import Clinic

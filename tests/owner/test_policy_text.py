@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.database.policies import PolicyStore
 from dpduck.engine.functions import engine_of
-from dpduck.frontend.rows.facts import Policy
-from dpduck.frontend.text.names import TableName
+from dpduck.language.rows.facts import Policy
+from dpduck.language.text.names import TableName
 from dpduck.owner.policy_text import name_text
+from dpduck.store.policies import PolicyStore
 from tests.support.clinics import Clinic, by
 
 TABLES = """

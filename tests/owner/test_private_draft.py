@@ -11,11 +11,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.database.policies import PolicyStore
-from dpduck.frontend.rows.facts import Column, Policy
+from dpduck.language.rows.facts import Column, Policy
 from dpduck.owner.noisy_shares import FRACTIONS
 from dpduck.owner.private_draft import NICE, PrivateQuestion, grid_of, questions
 from dpduck.owner.suggestions import Answered, suggested, unit_facts
+from dpduck.store.policies import PolicyStore
 from dpduck.values.accounting import rho_of
 from tests.mechanisms.cubes.aggregate_clinic import exact_tables, open_stays, plan_of
 from tests.support.clinics import Clinic, one_line

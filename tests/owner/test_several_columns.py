@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.database.policies import policy_from_text, policy_to_text
 from dpduck.engine.functions import engine_of
-from dpduck.frontend.statements.kinds import CreatePolicy
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.language.statements.kinds import CreatePolicy
+from dpduck.language.statements.parse import parse_statement
+from dpduck.store.policies import policy_from_text, policy_to_text
 from tests.support.clinics import Clinic
 
 ANSWERS = """CREATE TABLE answers AS SELECT i AS id, 'h' || i % 50 AS household, i % 3 AS survey,

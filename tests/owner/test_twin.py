@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.engine.functions import OWNER, engine_of
-from dpduck.trusted.rows import reader, scan
+from dpduck.kernel.rows import reader, scan
 from dpduck.values.sqltypes import NAMES, sql_type
 from tests.owner.test_policy_text import POLICIES, shop
 from tests.support.clinics import Clinic, by, one_line

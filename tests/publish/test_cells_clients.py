@@ -18,9 +18,9 @@ import pytest
 from dpduck.publish.publish import publish
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
-from tests.database.made_stores import made_store
 from tests.server.served import Served, open_served
 from tests.server.shell import shell, shell_path
+from tests.store.made_stores import made_store
 from tests.support.postgres_server import binaries, postgres_server
 
 CUBE = "SELECT ward, sex, count(*) AS n FROM visits GROUP BY CUBE (ward, sex)"

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpduck.kernel.ledger.budgets import LedgerState
+from dpduck.kernel.ledger.entries import NOTHING, LedgerRow, amounts_text, budget_text
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.ledger.secrets import SecretsInMemory, no_step
+from dpduck.kernel.ledger.table import LedgerChain
 from dpduck.publish import checker
-from dpduck.trusted.ledger.budgets import LedgerState
-from dpduck.trusted.ledger.entries import NOTHING, LedgerRow, amounts_text, budget_text
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.secrets import SecretsInMemory, no_step
-from dpduck.trusted.ledger.table import LedgerChain
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, charged_key, every, last_number
 from dpduck.values.privacy import ZERO, Budget, Charge

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import dpduck
 from dpduck.auditor.neighbours import loaded
-from dpduck.database.cursors import Caller
+from dpduck.kernel.ledger.budgets import for_person
 from dpduck.publish import checker
-from dpduck.trusted.ledger.budgets import for_person
+from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, charged_key, last_number

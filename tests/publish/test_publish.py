@@ -16,13 +16,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine.macros import shipped_names
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.publish import exchanged, publish
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import Refusal, StoreError
-from tests.database.made_stores import copied, made_store
+from tests.store.made_stores import copied, made_store
 from tests.support.clinics import Clinic, macro_names
 
 ROOT = Path(__file__).resolve().parents[2]

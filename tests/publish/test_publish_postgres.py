@@ -14,7 +14,7 @@ import pytest
 from dpduck.publish.postgres import load_extension
 from dpduck.publish.publish import publish
 from dpduck.values.errors import DpduckError, Refusal, StoreError
-from tests.database.made_stores import copied, made_store
+from tests.store.made_stores import copied, made_store
 from tests.support.clinics import Clinic
 from tests.support.postgres_server import postgres_server
 

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.commands.compare import page_of
-from dpduck.database.check import Distance
 from dpduck.publish.pictures import KeyColumn, Shape, charts, shape_of
 from dpduck.publish.words import number_text
+from dpduck.store.check import Distance
 from tests.support.browser import SIZES, chromium, needs_chromium, violations
 
 pytest.importorskip("vl_convert", reason="vl-convert is not installed")

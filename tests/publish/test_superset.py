@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from dpduck.publish.publish import publish
-from tests.database.made_stores import made_store
 from tests.publish.superset_server import Superset, superset_server
 from tests.server.served import add_principals, make_clinic, serving_flight
+from tests.store.made_stores import made_store
 from tests.support.postgres_server import postgres_server
 
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pytest
 
 import dpduck
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.audit import AuditFile
 from dpduck.server.gate import Service, open_service
 from dpduck.server.limits import Limits, Quota, TimeGrid
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError
 from tests.support.clinics import POLICY, Clinic, by
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from dpduck.kernel.ledger.secrets import SecretsInMemory
 from dpduck.server.audit import MOST_BYTES, MOST_NOTES, MOST_REFUSED, MOST_TEXT, MOST_TURNED_AWAY, AuditFile
 from dpduck.server.gate import UNEXPECTED
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.sessions import Sessions
-from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from tests.server.served import CANARY, Served, count, open_served
 

@@ -20,12 +20,12 @@ import pytest
 
 import dpduck
 from dpduck.engine.connection import verify_store
+from dpduck.kernel.ledger.copies import POSITION
 from dpduck.server import vault_client
 from dpduck.server.gate import open_service
 from dpduck.server.idle_vault import Keeping, begin_idle_vault
 from dpduck.server.limits import Limits
 from dpduck.server.vault_client import VaultProcess
-from dpduck.trusted.ledger.copies import POSITION
 from dpduck.values.errors import DpduckError
 from tests.server.served import NoAudit, add_principals, count, make_clinic
 from tests.server.shell import attach, eventually, needs_quack, serving, shell

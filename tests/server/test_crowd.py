@@ -13,9 +13,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError
 from tests.server.served import add_principals, count, make_clinic, open_served
 from tests.server.shell import attach, needs_quack, serving

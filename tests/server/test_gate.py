@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import GivenUp, Limits
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import DpduckError, PermissionRefusal
 from tests.server.served import CANARY, CUBE, NoAudit, Served, ask, catalog, count, open_served
 from tests.support.clinics import by

@@ -8,13 +8,13 @@ import duckdb
 import pytest
 from pyarrow import flight
 
-from dpduck.database.releases import ReleaseStore
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.flight.statements import write_any
 from dpduck.server.inspection import inspect
 from dpduck.server.limits import Limits
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import ReleasedRows
+from dpduck.store.releases import ReleaseStore
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import Served, ask, table_of
 from tests.server.statement_lists import statements

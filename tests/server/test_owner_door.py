@@ -15,10 +15,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.database.store_files import StoreFiles, store_files
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import LONGEST, door_path, owner_of_server
 from dpduck.server.owner_door import OwnerDoor
+from dpduck.store.store_files import StoreFiles, store_files
 from tests.server.served import CUBE, add_principals, make_clinic, serving_flight
 from tests.server.shell import eventually
 

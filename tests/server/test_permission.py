@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import dpduck
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import NoAudit, Served, ask, make_clinic
 from tests.support.clinics import Clinic
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dpduck.kernel.ledger.secrets import SecretsFile, SecretsInMemory
 from dpduck.server.principals import RECORD, PrincipalBook, hashed, parse_share
-from dpduck.trusted.ledger.secrets import SecretsFile, SecretsInMemory
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 
 

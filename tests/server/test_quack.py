@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.principals import PrincipalBook
-from dpduck.trusted.ledger.secrets import SecretsFile
 from tests.server.served import add_principals, ask, count, make_clinic
 from tests.server.shell import Server, attach, needs_quack, serving, shell
 from tests.support.clinics import by

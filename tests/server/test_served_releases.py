@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine.macros import shipped_names
 from dpduck.server import syntax
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import DpduckError
 from tests.server.served import Served, ask, count, open_served
 

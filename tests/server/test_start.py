@@ -22,9 +22,9 @@ from tests.server.shell import eventually
 from tests.support.processes import children
 
 ENGINE = (
-    "dpduck.trusted.private",
-    "dpduck.trusted.noise",
-    "dpduck.planning",
+    "dpduck.kernel.door",
+    "dpduck.kernel.noise",
+    "dpduck.strategies",
     "dpduck.mechanisms",
     "dpduck.engine.engine",
 )

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpduck.kernel.ledger.secrets import SecretsInMemory
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import PrincipalBook, parse_until
-from dpduck.trusted.ledger.secrets import SecretsInMemory
 from dpduck.values.errors import DpduckError, PermissionRefusal, StoreError
 from tests.server.served import Served, count, make_clinic
 

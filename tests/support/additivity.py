@@ -25,13 +25,13 @@ import pytest
 
 from dpduck.auditor.additivity import Policies, lay_out, policies_of, units_sql
 from dpduck.auditor.neighbours import loaded
-from dpduck.frontend.text.names import TableName
-from dpduck.trusted.private import door
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.key_counts import KeyCounts
-from dpduck.trusted.private.keys import KeyStream, read_groups
-from dpduck.trusted.rows.plans import keep_plans_plain
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel import door
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.keys import KeyStream, read_groups
+from dpduck.kernel.rows.plans import keep_plans_plain
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.text.names import TableName
 from dpduck.values.quoting import quote_identifier
 from tests.support.clinics import REHEARSED
 
@@ -172,7 +172,7 @@ def plain_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plants the weakness that all of this is about: conditions as they were, which DuckDB hands to a scan."""
     if not duckdb.__version__.startswith("1."):
         pytest.skip("DuckDB 2.0 counts rows of NULL by a condition that its scan is given, so that nothing is wrong")
-    monkeypatch.setattr("dpduck.trusted.conditions.beyond_scans", lambda condition: f"({condition})")
+    monkeypatch.setattr("dpduck.kernel.columns.conditions.beyond_scans", lambda condition: f"({condition})")
 
 
 TAGS = count()

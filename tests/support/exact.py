@@ -16,13 +16,13 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.trusted.private.answers import Exact
-from dpduck.trusted.private.counting_stage import UNITS
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.key_counts import KeyCounts
-from dpduck.trusted.private.keys import GROUP, KeyStream, _tables, read_groups
-from dpduck.trusted.private.sessions import SessionGate
-from dpduck.trusted.private.stream_state import StreamState
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.queries.answers import Exact
+from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.keys import GROUP, KeyStream, _tables, read_groups
+from dpduck.kernel.queries.sessions import SessionGate
+from dpduck.kernel.queries.stream_state import StreamState
+from dpduck.kernel.stage import UNITS
 
 FEW = 12
 """Cells that are written out; of more there are sums and a hash."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpduck.frontend.rows.compiled import Columns, condition_of, number_of, own_of, value_of
-from dpduck.kernel.expressions import Column, Expression, Own, Program
+from dpduck.kernel.columns.expressions import Column, Expression, Own, Program
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.relations import Grouped, Source
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.language.rows.compiled import Columns, condition_of, number_of, own_of, value_of
 from dpduck.values.domain import Domain
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpduck.database.cursors import Connections
-from dpduck.database.sandbox import Sandbox
+from dpduck.store.cursors import Connections
+from dpduck.store.sandbox import Sandbox
 
 
 class Counted:

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import duckdb
 import pytest
 
-from dpduck.frontend.text.names import in_sql
-from dpduck.trusted.private import door
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.jobs import CountingJob, KeyedJob, KeyJob
-from dpduck.trusted.private.key_counts import KeyCounts, count_keys
-from dpduck.trusted.private.keys import KeyStream, read_groups
-from dpduck.trusted.rows.prepared import Twins, counted_over
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel import door
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.kernel.places.prepared import Twins, counted_over
+from dpduck.kernel.queries.key_counts import KeyCounts, count_keys
+from dpduck.kernel.queries.keys import KeyStream, read_groups
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.text.names import in_sql
 
 
 def told(counts: object) -> object:

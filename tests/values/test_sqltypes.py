@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpduck.kernel.stored import text_sql, without_sign
+from dpduck.kernel.columns.stored import text_sql, without_sign
 from dpduck.values.sqltypes import NAMES, SqlType, decimal_name, integer_name, sql_type
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "dpduck"
@@ -340,22 +340,22 @@ ALTERNATIVES = re.compile(rf"\b(?:{_NAMES})[)?]*\|(?!\|)")
 PARTS_OF_TEXTS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "split"}
 ELSEWHERE = {
     "dpduck/auditor/additivity.py": (1, "how a literal of a type is written"),
-    "dpduck/database/sandbox.py": (1, "examples of literals, for messages"),
-    "dpduck/database/stored.py": (2, "PostgreSQL's types as DuckDB reads them"),
+    "dpduck/store/sandbox.py": (1, "examples of literals, for messages"),
+    "dpduck/store/stored.py": (2, "PostgreSQL's types as DuckDB reads them"),
     "dpduck/engines/spark.py": (2, "Spark's types as DuckDB has them"),
-    "dpduck/frontend/rows/functions.py": (1, "sqlglot's names of types that a CAST may have"),
-    "dpduck/frontend/select/aggregates.py": (1, "what a message accepts in place of a type"),
-    "dpduck/frontend/select/binding.py": (1, "examples of literals, for messages"),
-    "dpduck/frontend/select/excluded_cells.py": (1, "how literals beside a type are read"),
-    "dpduck/frontend/text/dialect.py": (1, "words that begin a literal"),
+    "dpduck/language/rows/functions.py": (1, "sqlglot's names of types that a CAST may have"),
+    "dpduck/language/select/aggregates.py": (1, "what a message accepts in place of a type"),
+    "dpduck/language/select/binding.py": (1, "examples of literals, for messages"),
+    "dpduck/language/select/excluded_cells.py": (1, "how literals beside a type are read"),
+    "dpduck/language/text/dialect.py": (1, "words that begin a literal"),
     "dpduck/mechanisms/rehearsal.py": (1, "awkward values of types"),
     "dpduck/mechanisms/streams/difference.py": (1, "an aggregate's name, which is no type"),
     "dpduck/mechanisms/synthetic/inside.py": (1, "how a value is made of a whole number"),
     "dpduck/owner/draft.py": (1, "words of the clause DOMAIN"),
     "dpduck/owner/policy_text.py": (1, "made-up values of types"),
     "dpduck/publish/postgres.py": (2, "PostgreSQL's types for those of DuckDB"),
-    "dpduck/trusted/rows/orders.py": (1, "a file that is sent to an engine as it is, without the table"),
-    "dpduck/trusted/rows/program.py": (1, "types of what a worker makes"),
+    "dpduck/kernel/places/orders.py": (1, "a file that is sent to an engine as it is, without the table"),
+    "dpduck/kernel/worker/program.py": (1, "types of what a worker makes"),
 }
 """Files that name several types, how often, and why: each says what is made of a type in one place."""
 

@@ -1,6 +1,6 @@
 """Counts, sums and other aggregates by declared keys."""
 
-from dpduck.frontend.select.request import Request
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.describe import advice, candidates, foreseen
 from dpduck.mechanisms.cubes.measure import (
     CubeProposal,

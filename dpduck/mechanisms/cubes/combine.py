@@ -17,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from dpduck.database.cursors import Caller
-from dpduck.database.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
-from dpduck.database.sandbox import first_line, sandbox
-from dpduck.database.tables import rows_sql
-from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.functions import check_row_local
-from dpduck.frontend.statements.parse import parse_expression
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column
-from dpduck.frontend.text.words import meant_or
-from dpduck.planning.recovery.curved import (
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.statements.parse import parse_expression
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
+from dpduck.language.text.words import meant_or
+from dpduck.store.cursors import Caller
+from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
+from dpduck.store.sandbox import first_line, sandbox
+from dpduck.store.tables import rows_sql
+from dpduck.strategies.recovery.curved import (
     Covariances,
     covariances_from_text,
     ratio_interval,
@@ -34,8 +35,7 @@ from dpduck.planning.recovery.curved import (
     scaled_to,
     variance_of_sum,
 )
-from dpduck.planning.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.strategies.recovery.intervals import ErrorLaw, SumMargin, margin, sum_margin
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier

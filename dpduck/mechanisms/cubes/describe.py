@@ -15,10 +15,13 @@ from math import hypot, inf, isfinite, prod, sqrt
 
 import numpy as np
 
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.private_keys import groups_text
-from dpduck.frontend.select.request import AUTO, TREE, Aggregate, Key, Question, Request
-from dpduck.frontend.text.names import in_sql
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.counting.exact import job_sql
+from dpduck.kernel.door import charged
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.private_keys import groups_text
+from dpduck.language.select.request import AUTO, TREE, Aggregate, Key, Question, Request
+from dpduck.language.text.names import in_sql
 from dpduck.mechanisms.cubes.measure import CubeProposal, cube_asks, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use
 from dpduck.mechanisms.cubes.plan import (
@@ -36,14 +39,11 @@ from dpduck.mechanisms.cubes.recover import cell_variances, curved, of_centre
 from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.prices import AggregateError, by_rows
 from dpduck.mechanisms.unit_counts import bounded_counts
-from dpduck.planning.choose import spelled_out
-from dpduck.planning.plan import Plan
-from dpduck.planning.ranges.sets import RangeSetsPlan
-from dpduck.planning.recovery.quantiles import bounds_of, rank_deviations
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import FULL
-from dpduck.trusted.private.counting import job_sql
-from dpduck.trusted.private.door import charged
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.choose import spelled_out
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.ranges.sets import RangeSetsPlan
+from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
 from dpduck.values.arrays import FloatArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal

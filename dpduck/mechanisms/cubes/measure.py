@@ -13,22 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from dpduck.database.measured import (
-    Measured,
-    MeasuredColumn,
-    MeasuredKey,
-    MeasuredQuery,
-    MeasuredTable,
-    domain_digest,
-    measured_from_bytes,
-    measured_to_bytes,
-    rows_digest,
-)
-from dpduck.frontend.rows.compiled import value_of, written
-from dpduck.frontend.rows.facts import SourceColumn
-from dpduck.frontend.select.conditions import is_partial
-from dpduck.frontend.select.request import Request, Together
-from dpduck.frontend.select.together import MOST_JOINT
+from dpduck.kernel.ask import Ask, Present, Quantiles, Scan, Table
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.language.rows.compiled import value_of, written
+from dpduck.language.rows.facts import SourceColumn
+from dpduck.language.select.conditions import is_partial
+from dpduck.language.select.request import Request, Together
+from dpduck.language.select.together import MOST_JOINT
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import (
     CubePlan,
@@ -44,14 +39,19 @@ from dpduck.mechanisms.jobs import counting_job, key_column
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns, released_rows
-from dpduck.planning.counts import CountStrategy
-from dpduck.planning.plan import marginal_query, noisy_queries
-from dpduck.trusted.ask import Ask, Present, Quantiles, Scan, Table
-from dpduck.trusted.noise.law import Noise
-from dpduck.trusted.operators import KroneckerQuery
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.store.measured import (
+    Measured,
+    MeasuredColumn,
+    MeasuredKey,
+    MeasuredQuery,
+    MeasuredTable,
+    domain_digest,
+    measured_from_bytes,
+    measured_to_bytes,
+    rows_digest,
+)
+from dpduck.strategies.counts import CountStrategy
+from dpduck.strategies.plan import marginal_query, noisy_queries
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError

@@ -1,7 +1,7 @@
 """Which tables of integers answer a statement's aggregates, and what part of the price each of them gets.
 
 Aggregates share a measurement wherever one gives what they need: sum, avg and count of a column come from the two
-tables of distances from its bounds, variances from three (trusted/private/contributions.py), all quantiles of a column
+tables of distances from its bounds, variances from three (kernel/contributions.py), all quantiles of a column
 from one tree. Squares are taken of at most MOST_SQUARED_STEPS steps: where bounds have more, variances get tables of
 their own, since averages and sums from theirs would be those of rounded values. A part of the price for every measure
 is least error for the statement: with D_j the summed weighted relative variances that the aggregates take from measure
@@ -23,17 +23,17 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.database.catalog import Catalog
-from dpduck.frontend.rows.compiled import written
-from dpduck.frontend.rows.facts import SourceColumn
-from dpduck.frontend.select.analyse import Analysis
-from dpduck.frontend.select.request import CHOICE, TREE, Aggregate, Operand, Question, Together
-from dpduck.frontend.text.names import TableName
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.rows.compiled import written
+from dpduck.language.rows.facts import SourceColumn
+from dpduck.language.select.analyse import Analysis
+from dpduck.language.select.request import CHOICE, TREE, Aggregate, Operand, Question, Together
+from dpduck.language.text.names import TableName
 from dpduck.mechanisms.cubes.quantiles import TREES, QuantileRule, power_of
-from dpduck.planning.counts import CountStrategy, plan_counts
-from dpduck.planning.ranges.hierarchy import LARGEST_DENSE
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.store.catalog import Catalog
+from dpduck.strategies.counts import CountStrategy, plan_counts
+from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE
 from dpduck.values.errors import InternalError, Refusal
 
 MOST_ENTRIES = 200_000
@@ -110,7 +110,7 @@ VARIANCE_ERROR = 1 / 2
 
 @dataclass(frozen=True)
 class Measure:
-    """One or more tables of integers that are measured alike, for one price (see trusted.private.contributions).
+    """One or more tables of integers that are measured alike, for one price (see kernel.contributions).
 
     form: also 'tree' (rows by key and by bucket of the value), 'choice' (of a bucket in each cell, near a quantile:
         fraction), 'distinct' (values present) or 'together' (rows by kind: kinds, measured as `strategy` says).
@@ -218,7 +218,7 @@ class Measures:
 class Counts:
     """How counts may be planned together. ways: each with groups of counts.
 
-    evenly: whether the worst count decides. plain, searched: see planning.counts.plan_counts.
+    evenly: whether the worst count decides. plain, searched: see strategies.counts.plan_counts.
     """
 
     ways: tuple[tuple[Together, ...], ...] = ()

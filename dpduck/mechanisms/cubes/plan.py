@@ -12,7 +12,9 @@ import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import identity, intervals
-from dpduck.frontend.select.request import CHOICE, TREE, Question, Request, Target, Treatment
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.request import CHOICE, TREE, Question, Request, Target, Treatment
 from dpduck.mechanisms.cubes.measures import (
     APART,
     Counts,
@@ -26,11 +28,11 @@ from dpduck.mechanisms.cubes.measures import (
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import weighed_measures
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.planning.budgets import FINE, price_for, raised
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.marginals.planners import plan_distinct
-from dpduck.planning.plan import Plan
-from dpduck.planning.ranges.buckets import (
+from dpduck.strategies.budgets import FINE, price_for, raised
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.marginals.planners import plan_distinct
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.ranges.buckets import (
     MOST_BUCKETS,
     MOST_CHOICES,
     BucketChoice,
@@ -39,10 +41,8 @@ from dpduck.planning.ranges.buckets import (
     buckets_for,
     tree_workload,
 )
-from dpduck.planning.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
-from dpduck.planning.recovery.recover import recover, recover_linearly, recover_sets, treated
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import FULL
+from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_own_matrix, plan_range_sets
+from dpduck.strategies.recovery.recover import recover, recover_linearly, recover_sets, treated
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge

@@ -17,8 +17,9 @@ from math import log2
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.frontend.select.request import AUTO, CHOICE, TREE, Aggregate, Operand
-from dpduck.planning.ranges.buckets import (
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.request import AUTO, CHOICE, TREE, Aggregate, Operand
+from dpduck.strategies.ranges.buckets import (
     MOST_TREE_CELLS,
     PARTS,
     WITHOUT_ENDS,
@@ -26,9 +27,8 @@ from dpduck.planning.ranges.buckets import (
     buckets_for,
     tree_workload,
 )
-from dpduck.planning.ranges.sets import plan_range_sets
-from dpduck.planning.recovery.quantiles import EXTREME, rank_deviations
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.strategies.ranges.sets import plan_range_sets
+from dpduck.strategies.recovery.quantiles import EXTREME, rank_deviations
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 

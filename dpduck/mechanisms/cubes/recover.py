@@ -9,14 +9,16 @@ from math import lcm, prod
 
 import numpy as np
 
-from dpduck.frontend.select.request import Aggregate, Request
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.queries.operators import IdentityFactor
+from dpduck.language.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
 from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
 from dpduck.mechanisms.released_rows import AnswerColumn
-from dpduck.planning.marginals.planners import DISTINCT
-from dpduck.planning.plan import Plan
-from dpduck.planning.ranges.sets import RangeSetsPlan
-from dpduck.planning.recovery.curved import (
+from dpduck.strategies.marginals.planners import DISTINCT
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.ranges.sets import RangeSetsPlan
+from dpduck.strategies.recovery.curved import (
     FEWEST_ROWS,
     Curved,
     Noisy,
@@ -31,12 +33,10 @@ from dpduck.planning.recovery.curved import (
     variance_about,
     variance_of,
 )
-from dpduck.planning.recovery.intervals import ErrorLaw
-from dpduck.planning.recovery.quantiles import chosen, in_order, quantile
-from dpduck.planning.recovery.recover import solves_program
-from dpduck.planning.variance import least_squares_variances
-from dpduck.trusted.operators import IdentityFactor
-from dpduck.trusted.private.contributions import FULL
+from dpduck.strategies.recovery.intervals import ErrorLaw
+from dpduck.strategies.recovery.quantiles import chosen, in_order, quantile
+from dpduck.strategies.recovery.recover import solves_program
+from dpduck.strategies.variance import least_squares_variances
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 

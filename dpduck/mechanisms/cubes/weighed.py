@@ -15,9 +15,9 @@ from dataclasses import replace
 from fractions import Fraction
 from math import floor
 
-from dpduck.frontend.select.request import VARIANCES, Aggregate, Operand, Treatment
+from dpduck.kernel.contributions import FULL
+from dpduck.language.select.request import VARIANCES, Aggregate, Operand, Treatment
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, linear_weights, own_measure, shares_of
-from dpduck.trusted.private.contributions import FULL
 from dpduck.values.errors import Refusal
 
 COUNT_SHARE = Fraction(1, 4)

@@ -1,6 +1,7 @@
 """Keys that nobody declared, chosen privately."""
 
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.queries.key_delta import PublishedKeys
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.keys.plan import (
     KeyProposal,
     explained_keys,
@@ -12,7 +13,6 @@ from dpduck.mechanisms.keys.plan import (
     warn_of_keys,
 )
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
-from dpduck.trusted.private.key_delta import PublishedKeys
 
 KEYS = Mechanism[Request, KeyProposal, PublishedKeys](
     name="selected keys",

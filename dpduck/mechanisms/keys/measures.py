@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpduck.frontend.select.request import Aggregate, Operand, Treatment
+from dpduck.kernel.queries.key_delta import GroupBounds
+from dpduck.kernel.queries.operators import Norms
+from dpduck.language.select.request import Aggregate, Operand, Treatment
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of, linear_weights, own_measure
 from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, weighed_measures
-from dpduck.trusted.operators import Norms
-from dpduck.trusted.private.key_delta import GroupBounds
 from dpduck.values.errors import Refusal
 
 Taken = tuple[bool, Measure]

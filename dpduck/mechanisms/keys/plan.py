@@ -15,12 +15,15 @@ import numpy as np
 import pyarrow as pa
 import scipy
 
-from dpduck.database.sandbox import sandbox
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.rows.compiled import text_of, written
-from dpduck.frontend.select.private_keys import FURTHER, counts_units
-from dpduck.frontend.select.request import KeySelection, Request
-from dpduck.frontend.text.names import (
+from dpduck.kernel.ask import Ask, Beside, Scan, Threshold
+from dpduck.kernel.contributions import FULL, Contribution
+from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
+from dpduck.language.rows.compiled import text_of, written
+from dpduck.language.select.private_keys import FURTHER, counts_units
+from dpduck.language.select.request import KeySelection, Request
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,
@@ -36,13 +39,10 @@ from dpduck.mechanisms.mechanism import Columns, OneAsk, Tools
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
-from dpduck.planning.recovery.curved import LEVELS, Noisy, average_about
-from dpduck.planning.recovery.intervals import ErrorLaw, selected_lows, survivals
-from dpduck.trusted.ask import Ask, Beside, Scan, Threshold
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.contributions import FULL, Contribution
-from dpduck.trusted.private.jobs import KeyedJob
-from dpduck.trusted.private.key_delta import GroupBounds, PublishedKeys
+from dpduck.store.sandbox import sandbox
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.recovery.curved import LEVELS, Noisy, average_about
+from dpduck.strategies.recovery.intervals import ErrorLaw, selected_lows, survivals
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError, Refusal

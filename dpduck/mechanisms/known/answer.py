@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpduck.database.measured import Kept
-from dpduck.frontend.select.known import KnownQuestion
-from dpduck.frontend.select.request import Aggregate
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.known import KnownQuestion
+from dpduck.language.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
 from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted, wanted_of_rows
-from dpduck.planning.recovery.curved import LEVELS, Curved, average, rescaled
-from dpduck.planning.recovery.intervals import sum_margin
-from dpduck.planning.recovery.known import Knowledge
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.store.measured import Kept
+from dpduck.strategies.recovery.curved import LEVELS, Curved, average, rescaled
+from dpduck.strategies.recovery.intervals import sum_margin
+from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 

@@ -12,14 +12,14 @@ import scipy
 from numpy.typing import NDArray
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
-from dpduck.database.measured import Measured
-from dpduck.frontend.select.conditions import Condition, conjuncts
-from dpduck.frontend.select.request import Aggregate, Key, Question
+from dpduck.kernel.noise.law import noise_variance
+from dpduck.kernel.queries.operators import Factor, IdentityFactor, MatrixFactor
+from dpduck.language.select.conditions import Condition, conjuncts
+from dpduck.language.select.request import Aggregate, Key, Question
 from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, quantities, wanted
-from dpduck.planning.recovery.atoms import Along, Seen
-from dpduck.planning.recovery.known import Knowledge
-from dpduck.trusted.noise.law import noise_variance
-from dpduck.trusted.operators import Factor, IdentityFactor, MatrixFactor
+from dpduck.store.measured import Measured
+from dpduck.strategies.recovery.atoms import Along, Seen
+from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 

@@ -12,11 +12,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.kernel.queries.operators import MatrixFactor
 from dpduck.mechanisms.known.axes import Axes, seen_by
 from dpduck.mechanisms.known.tables import Usable
-from dpduck.planning.recovery.atoms import refined
-from dpduck.planning.recovery.known import LARGEST_BLOCK
-from dpduck.trusted.operators import MatrixFactor
+from dpduck.strategies.recovery.atoms import refined
+from dpduck.strategies.recovery.known import LARGEST_BLOCK
 
 FEW = 16
 """Up to so many tables are solved together whenever that can be done at all."""

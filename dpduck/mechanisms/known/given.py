@@ -16,22 +16,22 @@ from math import prod
 
 import numpy as np
 
-from dpduck.database.measured import Kept, MeasuredTable
-from dpduck.frontend.rows.facts import SourceColumn
-from dpduck.frontend.select.conditions import Condition
-from dpduck.frontend.select.keys import KeyBuilder
-from dpduck.frontend.select.known import KnownQuestion
-from dpduck.frontend.select.request import Key, Question, Request, Treatment
-from dpduck.frontend.statements.parse import parse_expression
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.rows.facts import SourceColumn
+from dpduck.language.select.conditions import Condition
+from dpduck.language.select.keys import KeyBuilder
+from dpduck.language.select.known import KnownQuestion
+from dpduck.language.select.request import Key, Question, Request, Treatment
+from dpduck.language.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
 from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, with_one
 from dpduck.mechanisms.known.axes import Asked, Axes, asked
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
 from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, usable, wanted
-from dpduck.planning.marginals.given import MOST_AXES, Gap, best_precisions, evened, least_amount, shares_of
-from dpduck.planning.marginals.planners import SHARES
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.store.measured import Kept, MeasuredTable
+from dpduck.strategies.marginals.given import MOST_AXES, Gap, best_precisions, evened, least_amount, shares_of
+from dpduck.strategies.marginals.planners import SHARES
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from dpduck.database.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
-from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.select.conditions import Condition, conjuncts
-from dpduck.frontend.select.known import KnownQuestion
-from dpduck.frontend.select.request import Aggregate, Operand
-from dpduck.frontend.statements.parse import parse_expression
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.select.conditions import Condition, conjuncts
+from dpduck.language.select.known import KnownQuestion
+from dpduck.language.select.request import Aggregate, Operand
+from dpduck.language.statements.parse import parse_expression
+from dpduck.store.measured import Kept, MeasuredKey, MeasuredTable, domain_digest, rows_digest
 
 PLANNED = "planned"
 """The name of what is not measured yet."""

@@ -1,6 +1,6 @@
 """Answers of units that are weighed down to norms, where norms or totals are found inside the statement."""
 
-from dpduck.frontend.select.request import Request
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.norms.plan import (
     Found,

@@ -13,17 +13,17 @@ from math import log2
 
 import numpy as np
 
-from dpduck.frontend.rows.compiled import condition_of, value_of
-from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.select.request import Operand
+from dpduck.kernel.ask import Ask, Quantiles, Scan
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.language.rows.compiled import condition_of, value_of
+from dpduck.language.rows.facts import Rows
+from dpduck.language.select.request import Operand
 from dpduck.mechanisms.cubes.measures import Measure
-from dpduck.planning.ranges.buckets import MOST_CHOICES, WITHOUT_ENDS, Buckets, bucket_choices, buckets_for
-from dpduck.trusted.ask import Ask, Quantiles, Scan
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.operators import KroneckerQuery
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.strategies.ranges.buckets import MOST_CHOICES, WITHOUT_ENDS, Buckets, bucket_choices, buckets_for
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import InternalError

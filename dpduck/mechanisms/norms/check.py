@@ -1,6 +1,6 @@
 """dp_check of a statement: what bounds of rows and norms leave out, and the error that each brings.
 
-For the eyes of an owner who chooses a bound. What is left out is exact (trusted/private/unit_facts), and is told to
+For the eyes of an owner who chooses a bound. What is left out is exact (kernel/counting/unit_facts), and is told to
 nobody else. Standard errors are those of dp_explain at the statement's price. Those of averages are of a table with as
 many rows as there are, spread evenly over the cells.
 
@@ -17,18 +17,18 @@ from math import floor, inf, prod
 
 import numpy as np
 
-from dpduck.database.tables import Value, rows_sql
-from dpduck.frontend.select.request import Aggregate, Request, Treatment
+from dpduck.kernel.contributions import FULL, Contribution
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.counting.unit_facts import UnitFacts
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.request import Aggregate, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen
 from dpduck.mechanisms.cubes.measure import CubeProposal
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, planned, plans_at
 from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import FULL, Contribution
-from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.private.unit_facts import UnitFacts
+from dpduck.store.tables import Value, rows_sql
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 

@@ -18,8 +18,13 @@ from math import exp, floor, inf, log, prod, sqrt
 from statistics import fmean
 from typing import Any
 
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import VARIANCES, Operand, Question, Request, Treatment
+from dpduck.kernel.ask import Ask, Scan, Table, Within
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.noise.integers import LARGEST_VARIANCE
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.language.select.request import VARIANCES, Operand, Question, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
@@ -32,13 +37,8 @@ from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
 from dpduck.mechanisms.released_rows import released_columns
-from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.ask import Ask, Scan, Table, Within
-from dpduck.trusted.noise.integers import LARGEST_VARIANCE
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import KroneckerQuery
-from dpduck.trusted.private.contributions import FULL
-from dpduck.trusted.private.jobs import CountingJob
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.plan import noisy_queries
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
 

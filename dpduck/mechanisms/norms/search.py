@@ -7,6 +7,11 @@ from math import sqrt
 
 import numpy as np
 
+from dpduck.kernel.ask import Ask, Scan, Table
+from dpduck.kernel.contributions import FULL, Contribution
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, measured_plan, recovered
@@ -18,12 +23,7 @@ from dpduck.mechanisms.norms.plan import Found, NoisySum, NormProposal, Search, 
 from dpduck.mechanisms.norms.totals import widened
 from dpduck.mechanisms.release import ReleasedTable
 from dpduck.mechanisms.released_rows import released_columns, released_rows
-from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.ask import Ask, Scan, Table
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import KroneckerQuery, MatrixFactor
-from dpduck.trusted.private.contributions import FULL, Contribution
-from dpduck.trusted.private.door import Door
+from dpduck.strategies.plan import noisy_queries
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 

@@ -17,14 +17,14 @@ from math import sqrt
 
 import numpy as np
 
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.cubes.recover import wholes
 from dpduck.mechanisms.norms.plan import Found, NoisySum
 from dpduck.mechanisms.released_rows import AnswerColumn
-from dpduck.planning.plan import noisy_queries
-from dpduck.planning.recovery.curved import margins
-from dpduck.trusted.noise.law import NoiseKind
-from dpduck.trusted.private.contributions import FULL
+from dpduck.strategies.plan import noisy_queries
+from dpduck.strategies.recovery.curved import margins
 from dpduck.values.arrays import FloatArray
 
 SURE = 4.0

@@ -1,6 +1,6 @@
 """Projections, histograms and sessions over sparse keys."""
 
-from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION
+from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.sparse import projection, session
 from dpduck.mechanisms.sparse.describe import explained

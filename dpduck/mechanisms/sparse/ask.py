@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
-from dpduck.database.cursors import OpenCursor
+from dpduck.kernel.ask import UNITS
+from dpduck.kernel.door import reopened
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.queries.key_counts import KeyDigests
+from dpduck.kernel.queries.sessions import SessionGate
+from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.release import Steps, TwinsOf
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import Asked
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import Hypothesis, SessionPlan, plan_from_facts, secret_name
 from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
-from dpduck.trusted.ask import UNITS
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise.entropy import Entropy
-from dpduck.trusted.private.door import reopened
-from dpduck.trusted.private.key_counts import KeyDigests
-from dpduck.trusted.private.sessions import SessionGate
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store.cursors import OpenCursor
 from dpduck.values.errors import Refusal, StoreError
 
 Recheck = Callable[[duckdb.DuckDBPyConnection], None]

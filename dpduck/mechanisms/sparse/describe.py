@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
-from dpduck.database.tables import Value, rows_sql
 from dpduck.mechanisms.sparse.projection import ProjectionPlan, guessed_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import Declared, SessionPlan, session_plan
+from dpduck.store.tables import Value, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 

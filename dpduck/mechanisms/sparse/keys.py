@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpduck.kernel.keys import FOLDS
-from dpduck.kernel.keys import canonical_sql as canonical_text
+from dpduck.kernel.columns.keys import FOLDS
+from dpduck.kernel.columns.keys import canonical_sql as canonical_text
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.algebra.hashing import SIGNS, words_for
+from dpduck.kernel.ask import Ask, Projection, Scan
+from dpduck.kernel.counting.jobs import KeyJob
+from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.trusted.ask import Ask, Projection, Scan
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.jobs import KeyJob
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal

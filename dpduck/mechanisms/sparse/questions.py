@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpduck.database.catalog import Catalog
-from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.functions import check_row_local
-from dpduck.frontend.rows.scope import Relation, Scope, base_column, resolve
-from dpduck.frontend.statements.parse import parse_expression, parse_select
-from dpduck.frontend.text.dialect import TokenReader, bounded_tokens
-from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.positions import position_of, refusal
+from dpduck.kernel.ask import UNITS
+from dpduck.kernel.queries.key_counts import KeyDigests
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
+from dpduck.language.statements.parse import parse_expression, parse_select
+from dpduck.language.text.dialect import TokenReader, bounded_tokens
+from dpduck.language.text.names import TableName
+from dpduck.language.text.positions import position_of, refusal
 from dpduck.mechanisms.sparse.keys import KeyPart, canonical_sql
-from dpduck.trusted.ask import UNITS
-from dpduck.trusted.private.key_counts import KeyDigests
+from dpduck.store.catalog import Catalog
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 

@@ -10,16 +10,16 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.scope import resolve
-from dpduck.frontend.select.analyse import counted
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
-from dpduck.frontend.text.names import TableName
-from dpduck.frontend.text.options import PRICE_OPTIONS, Option, read_given
-from dpduck.frontend.text.positions import refusal
-from dpduck.kernel.keys import KeyColumn, KeyText
+from dpduck.kernel.columns.keys import KeyColumn, KeyText
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.scope import resolve
+from dpduck.language.select.analyse import counted
+from dpduck.language.select.request import Request
+from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, CreateSparse
+from dpduck.language.text.names import TableName
+from dpduck.language.text.options import PRICE_OPTIONS, Option, read_given
+from dpduck.language.text.positions import refusal
 from dpduck.mechanisms.sparse.keys import KeyPart, require_type
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold

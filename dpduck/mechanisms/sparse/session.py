@@ -20,16 +20,16 @@ from math import ceil, exp, log, sqrt
 
 import pyarrow as pa
 
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.kinds import HISTOGRAM, SESSION
+from dpduck.kernel.ask import UNITS, Ask, EveryKey, SparseVector, Within
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.sessions import GateLaw
+from dpduck.language.select.request import Request
+from dpduck.language.statements.kinds import HISTOGRAM, SESSION
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.trusted.ask import UNITS, Ask, EveryKey, SparseVector, Within
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.sessions import GateLaw
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge

@@ -12,15 +12,14 @@ import numpy as np
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Caller, NamedLocks, OpenCursor
-from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import SEED, ReleaseStore, StoredRelease
-from dpduck.database.tables import Value, rows_sql
-from dpduck.database.terms import Terms, as_answered, brought_up
-from dpduck.database.views import PrivateViews, require_view_name
-from dpduck.frontend.statements.kinds import (
+from dpduck.kernel.ask import UNITS
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.ledger.secrets import required
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.histograms import LazyHistogram
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.statements.kinds import (
     HISTOGRAM,
     PROJECTION,
     SESSION,
@@ -29,8 +28,8 @@ from dpduck.frontend.statements.kinds import (
     DropPrivateView,
     DropSparse,
 )
-from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.names import TableName
+from dpduck.language.statements.parse import parse_statement
+from dpduck.language.text.names import TableName
 from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
@@ -39,13 +38,14 @@ from dpduck.mechanisms.sparse.questions import Asked, listed_questions, read_arg
 from dpduck.mechanisms.sparse.request import SparseRequest, analyse_sparse
 from dpduck.mechanisms.sparse.session import COMPUTATIONAL, SessionPlan, histogram_from_facts, secret_name
 from dpduck.mechanisms.sparse.store import Named, SessionAnswer, SparseStore
-from dpduck.trusted.ask import UNITS
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.secrets import required
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.histograms import LazyHistogram
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store import tables as listings
+from dpduck.store.catalog import Catalog
+from dpduck.store.cursors import Caller, NamedLocks, OpenCursor
+from dpduck.store.policies import PolicyStore
+from dpduck.store.releases import SEED, ReleaseStore, StoredRelease
+from dpduck.store.tables import Value, rows_sql
+from dpduck.store.terms import Terms, as_answered, brought_up
+from dpduck.store.views import PrivateViews, require_view_name
 from dpduck.values.errors import DpduckError, InternalError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor
 from dpduck.mechanisms.sparse.keys import KeyPart
 from dpduck.mechanisms.sparse.request import SparseRequest
+from dpduck.store.cursors import OpenCursor
 from dpduck.values.errors import InternalError
 from dpduck.values.quoting import quote_identifier
 

@@ -14,18 +14,18 @@ from math import sqrt
 import numpy as np
 from sqlglot import exp
 
-from dpduck.database.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
-from dpduck.frontend.rows.expressions import sql_of
-from dpduck.frontend.select.outer import default_name
-from dpduck.frontend.statements.kinds import AskStatement
-from dpduck.frontend.statements.parse import parse_statement
-from dpduck.frontend.text.words import meant_or
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.select.outer import default_name
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.statements.parse import parse_statement
+from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.streams.store import Named, StreamStore, closings
 from dpduck.mechanisms.streams.strategies import StreamPlan, Told, plan_from_facts
-from dpduck.planning.recovery.intervals import JUMPY, sum_margin
-from dpduck.planning.time_axis import TimeQuestion
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.store.releases import KNOWN, STREAM, ReleaseStore, StoredRelease
+from dpduck.strategies.recovery.intervals import JUMPY, sum_margin
+from dpduck.strategies.time_axis import TimeQuestion
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier, quote_text

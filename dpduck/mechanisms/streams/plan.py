@@ -11,16 +11,16 @@ from fractions import Fraction
 
 from sqlglot import exp, parse_one
 
-from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.select.analyse import Analysis, analyse
-from dpduck.frontend.select.request import Aggregate, Key, Question, Request
-from dpduck.frontend.statements.kinds import AskStatement, CreateStream
-from dpduck.frontend.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
-from dpduck.frontend.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, read_given
-from dpduck.frontend.text.positions import refusal
 from dpduck.kernel.relations import Stored
 from dpduck.kernel.units import unit_type
-from dpduck.planning.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.select.analyse import Analysis, analyse
+from dpduck.language.select.request import Aggregate, Key, Question, Request
+from dpduck.language.statements.kinds import AskStatement, CreateStream
+from dpduck.language.text.names import GROUPING_ID, HOLE, answer_column, stderr_column
+from dpduck.language.text.options import CAPTIONS, PRICE_OPTIONS, Given, Option, read_given
+from dpduck.language.text.positions import refusal
+from dpduck.strategies.time_axis import MOST_PERIODS, STRATEGIES, TimeQuestion
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import NAMES, sql_type

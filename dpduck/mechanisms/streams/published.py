@@ -14,20 +14,20 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
-from dpduck.database.sandbox import Sandbox
-from dpduck.frontend.select.request import Aggregate
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.kernel.queries.operators import IdentityFactor
+from dpduck.language.select.request import Aggregate
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.cubes.measures import Use
 from dpduck.mechanisms.cubes.plan import CubePlan
 from dpduck.mechanisms.cubes.recover import curved, weighted
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.streams.plan import StreamRequest, ends_of, hole, totals
 from dpduck.mechanisms.streams.strategies import StreamPlan, cube_of, others_of, plan_of, wholes, workload_of
-from dpduck.planning.plan import Plan
-from dpduck.planning.recovery.curved import LEVELS
-from dpduck.planning.recovery.recover import recover
-from dpduck.planning.time_axis import TimeQuestion
-from dpduck.trusted.operators import IdentityFactor
+from dpduck.store.sandbox import Sandbox
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.recovery.curved import LEVELS
+from dpduck.strategies.recovery.recover import recover
+from dpduck.strategies.time_axis import TimeQuestion
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.quoting import quote_identifier
 

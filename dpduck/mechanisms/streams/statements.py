@@ -10,21 +10,17 @@ from functools import partial
 import duckdb
 import numpy as np
 
-from dpduck.database import tables as listings
-from dpduck.database.catalog import Catalog
-from dpduck.database.cursors import Caller, NamedLocks, OpenCursor, SandboxAnswers
-from dpduck.database.policies import PolicyStore
-from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import Sandbox
-from dpduck.database.tables import Value, rows_sql
-from dpduck.database.terms import Terms, as_answered, brought_up
-from dpduck.database.twin_files import TwinFiles
-from dpduck.database.views import require_view_name
-from dpduck.frontend.rows.facts import Rows
-from dpduck.frontend.select.private_keys import ONE_PER_GROUP
-from dpduck.frontend.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.kernel.door import Bill, charged, opened
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.stream_state import StreamShape, StreamState, Version
+from dpduck.kernel.queries.streams import refreshed, require_stream
 from dpduck.kernel.units import unit_type
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.rows.facts import Rows
+from dpduck.language.select.private_keys import ONE_PER_GROUP
+from dpduck.language.statements.kinds import CreateStream, DropStream, RefreshStream, StreamStatement
+from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms, priced
@@ -45,12 +41,16 @@ from dpduck.mechanisms.streams.store import (
     version_text,
 )
 from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, cube_of, explained, plan_from_facts, plans
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.door import Bill, charged, opened
-from dpduck.trusted.private.stream_state import StreamShape, StreamState, Version
-from dpduck.trusted.private.streams import refreshed, require_stream
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store import tables as listings
+from dpduck.store.catalog import Catalog
+from dpduck.store.cursors import Caller, NamedLocks, OpenCursor, SandboxAnswers
+from dpduck.store.policies import PolicyStore
+from dpduck.store.releases import ReleaseStore, StoredRelease
+from dpduck.store.sandbox import Sandbox
+from dpduck.store.tables import Value, rows_sql
+from dpduck.store.terms import Terms, as_answered, brought_up
+from dpduck.store.twin_files import TwinFiles
+from dpduck.store.views import require_view_name
 from dpduck.values.column_notes import ANSWER, STDERR
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
 from dpduck.values.quoting import fold

@@ -13,14 +13,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import OpenCursor
-from dpduck.database.releases import STREAM, ReleaseStore, StoredRelease
-from dpduck.database.twin_files import TwinFiles
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.ledger.table import Note
+from dpduck.kernel.queries.stream_state import Recorded, StreamShape, StreamState, refused
+from dpduck.kernel.rows import reader
 from dpduck.mechanisms.certificate import versions_text
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.ledger.table import Note
-from dpduck.trusted.private.stream_state import Recorded, StreamShape, StreamState, refused
-from dpduck.trusted.rows import reader
+from dpduck.store.cursors import OpenCursor
+from dpduck.store.releases import STREAM, ReleaseStore, StoredRelease
+from dpduck.store.twin_files import TwinFiles
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier, quote_text, written_values

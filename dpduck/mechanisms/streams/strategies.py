@@ -1,10 +1,10 @@
 """Which strategy a stream takes over time and over its other keys, at which noise; from public facts alone.
 
 What is measured of a table is a Kronecker product: one matrix over time, the same for all, times what a cube of the
-other keys measures (planning/choose.py). A column of a product has the product of the norms, so that a cube is planned
-at the price divided by the norm of the matrix over time. Least squares of a product are the product of least squares,
-and variances multiply: an answer about some periods has the weights w over time, each cell then |w|^2 times the
-variance that the cube has by itself.
+other keys measures (strategies/choose.py). A column of a product has the product of the norms, so that a cube is
+planned at the price divided by the norm of the matrix over time. Least squares of a product are the product of least
+squares, and variances multiply: an answer about some periods has the weights w over time, each cell then |w|^2 times
+the variance that the cube has by itself.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from math import isqrt, prod
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
+from dpduck.kernel.ask import Ask, Table
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
+from dpduck.kernel.queries.streams import StreamAsk
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, UnitBounds, amount_of, noise_of, unit_bounds
 from dpduck.mechanisms.cubes.recover import is_whole
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.streams.plan import StreamRequest
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import Measurement, Plan, marginal_query
-from dpduck.planning.time_axis import (
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.plan import Measurement, Plan, marginal_query
+from dpduck.strategies.time_axis import (
     BRANCHINGS,
     PERIODS,
     STRATEGIES,
@@ -39,11 +43,7 @@ from dpduck.planning.time_axis import (
     time_axis,
     variances,
 )
-from dpduck.planning.variance import least_squares_variances
-from dpduck.trusted.ask import Ask, Table
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
-from dpduck.trusted.private.streams import StreamAsk
+from dpduck.strategies.variance import least_squares_variances
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, StoreError
@@ -54,7 +54,7 @@ CELLS = "I"
 PLANNING_SECONDS = 0.5
 HEAVY = 1 << 8
 """Queries over other keys are planned as if a row added so much at least: times the matrix over time they then have the
-weights that trusted code accepts (trusted/private/measure.py, require_weights)."""
+weights that trusted code accepts (kernel/queries/measure.py, require_weights)."""
 _SHOWN = (1, 12, 36)
 _FACTORS: dict[str, type[IdentityFactor | CentredFactor | HadamardFactor]] = {
     "I": IdentityFactor, "R": CentredFactor, "F": HadamardFactor,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import sqrt
 
-from dpduck.database.tables import Value, rows_sql
-from dpduck.frontend.select.request import Request
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.measure import (
     FITTED,
@@ -29,6 +28,7 @@ from dpduck.mechanisms.summaries.measure import (
 )
 from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 from dpduck.mechanisms.summaries.recover import summary_columns
+from dpduck.store.tables import Value, rows_sql
 
 # dp_explain of a summary: every method with its predicted size and errors; it spends nothing.
 

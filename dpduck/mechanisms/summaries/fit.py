@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis
+from dpduck.kernel.queries.cells import MixedRadix, first_of_each, ordering
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, places_of
-from dpduck.trusted.private.cells import MixedRadix, first_of_each, ordering
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 Places = NDArray[np.intp]

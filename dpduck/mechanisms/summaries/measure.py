@@ -14,9 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.database.sandbox import sandbox
-from dpduck.frontend.rows.compiled import written
-from dpduck.frontend.select.request import Request, Summary
+from dpduck.kernel.ask import Ask, Layers, Scan, Sketch, Total
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.sketches import PRIME, SketchHashes
+from dpduck.kernel.queries.summaries import NoisySummary
+from dpduck.language.rows.compiled import written
+from dpduck.language.select.request import Request, Summary
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
@@ -39,14 +45,8 @@ from dpduck.mechanisms.summaries.recover import (
     with_parents,
     with_priorities,
 )
-from dpduck.planning.recovery.intervals import ErrorLaw, law_of
-from dpduck.trusted.ask import Ask, Layers, Scan, Sketch, Total
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.sketches import PRIME, SketchHashes
-from dpduck.trusted.private.summaries import NoisySummary
+from dpduck.store.sandbox import sandbox
+from dpduck.strategies.recovery.intervals import ErrorLaw, law_of
 from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, Refusal

@@ -9,10 +9,10 @@ from math import ceil, exp, expm1, floor, inf, log, sqrt
 
 import numpy as np
 
-from dpduck.frontend.select.request import LARGEST_SIZE, Summary
-from dpduck.trusted.noise.law import Noise
-from dpduck.trusted.noise.layers import SummaryLaw
-from dpduck.trusted.private.summaries import SummaryPlan
+from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.noise.layers import SummaryLaw
+from dpduck.kernel.queries.summaries import SummaryPlan
+from dpduck.language.select.request import LARGEST_SIZE, Summary
 
 # What a summary does to one cell, in floats: how likely it is kept, mean and square of its estimate.
 

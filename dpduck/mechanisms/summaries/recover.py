@@ -22,10 +22,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import Axis
-from dpduck.database.sandbox import sandbox
-from dpduck.frontend.select.cells import node_columns
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import (
+from dpduck.kernel.queries.cells import MixedRadix, Positions, at_most
+from dpduck.kernel.queries.summaries import NoisySummary
+from dpduck.language.select.cells import node_columns
+from dpduck.language.select.request import Request
+from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
     answer_column,
@@ -36,8 +37,7 @@ from dpduck.frontend.text.names import (
 )
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.summaries.plan import noise_variance
-from dpduck.trusted.private.cells import MixedRadix, Positions, at_most
-from dpduck.trusted.private.summaries import NoisySummary
+from dpduck.store.sandbox import sandbox
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpduck.database.releases import ReleaseStore
-from dpduck.database.sandbox import sandbox
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
-from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
-from dpduck.frontend.text.words import meant_or
+from dpduck.language.select.impossible_cells import ImpossibleCells
+from dpduck.language.select.request import Key, Request
+from dpduck.language.statements.synthetic import FOR_EACH, LARGEST_SAMPLE, ForEach
+from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.distribution import Distribution, Words, conditional, kept_zeros, uniform, zero_tables
 from dpduck.mechanisms.synthetic.junction import Members, spread
 from dpduck.mechanisms.synthetic.pool import LARGEST_ZEROS
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
+from dpduck.store.releases import ReleaseStore
+from dpduck.store.sandbox import sandbox
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal

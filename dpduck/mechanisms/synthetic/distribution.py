@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import margin_tree, sum_away
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.synthetic.fit import IMPOSSIBLE, PRIOR, Observation, Parameters, fit
 from dpduck.mechanisms.synthetic.junction import (
     Beliefs,

@@ -22,8 +22,8 @@ import scipy
 from numpy.typing import NDArray
 
 from dpduck.algebra.margin_tree import MarginTree, margin_tree
+from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic.junction import JunctionTree, Members, calibrated, spread
-from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 MEMORY = 5  # values of F that the line search looks back at

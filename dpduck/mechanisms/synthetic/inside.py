@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.frontend.select.request import Key, Request
+from dpduck.language.select.request import Key, Request
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
 from dpduck.values.sqltypes import sql_type

@@ -12,8 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Table, Within
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.door import Door
+from dpduck.kernel.ledger.secrets import no_step
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.measure import Guess
+from dpduck.kernel.queries.operators import Family
+from dpduck.language.select.impossible_cells import ImpossibleCells
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader, Steps
@@ -25,15 +32,8 @@ from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import Schedule
-from dpduck.planning.plan import noisy_queries
-from dpduck.planning.recovery.recover import recover
-from dpduck.trusted.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Table, Within
-from dpduck.trusted.ledger.secrets import no_step
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import Family
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.measure import Guess
+from dpduck.strategies.plan import noisy_queries
+from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
 

@@ -10,9 +10,11 @@ from math import hypot, prod
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.statements.synthetic import SyntheticOptions
+from dpduck.kernel.ask import WEIGHT
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import Family
+from dpduck.language.select.request import Request
+from dpduck.language.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, cliques_of, kept_zeros, needed_cells
 from dpduck.mechanisms.synthetic.fit import planned_records
 from dpduck.mechanisms.synthetic.mwem import Method
@@ -38,11 +40,9 @@ from dpduck.mechanisms.synthetic.schedule import (
     updates_of,
 )
 from dpduck.mechanisms.synthetic.seconds import annealed_seconds, drawing_seconds, plan_seconds, rounds_seconds
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import Plan
-from dpduck.trusted.ask import WEIGHT
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import Family
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.plan import Plan
 from dpduck.values.errors import InternalError, Refusal
 
 MOST_ROUNDS = 64

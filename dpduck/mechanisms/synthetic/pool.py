@@ -11,12 +11,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
-from dpduck.frontend.select.request import Key
+from dpduck.kernel.queries.operators import Family
+from dpduck.language.select.impossible_cells import ImpossibleCells
+from dpduck.language.select.request import Key
 from dpduck.mechanisms.synthetic.distribution import Distribution, kept_zeros
 from dpduck.mechanisms.synthetic.junction import Members, eliminated
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
-from dpduck.trusted.operators import Family
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import Refusal
 

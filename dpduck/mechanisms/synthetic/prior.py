@@ -17,13 +17,13 @@ from math import prod
 import numpy as np
 import scipy
 
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy, words64
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables
 from dpduck.mechanisms.synthetic.fit import PRIOR, Observation
-from dpduck.planning.plan import Plan
-from dpduck.planning.recovery.recover import recover
-from dpduck.trusted.noise.entropy import Entropy, operating_system_entropy, words64
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray
 
 DRAWS = 2

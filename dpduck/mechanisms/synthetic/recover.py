@@ -13,14 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.database.cursors import Caller, is_ctrl_c
-from dpduck.database.releases import ReleaseStore, StoredRelease
-from dpduck.database.sandbox import sandbox
-from dpduck.database.tables import EXPLAINED, Value, rows_sql
-from dpduck.database.views import PrivateViews
-from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.language.select.request import Key, Request
+from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.prices import priced_entry
 from dpduck.mechanisms.release import Steps
@@ -32,8 +29,11 @@ from dpduck.mechanisms.synthetic.inside import bins_of, drawn_inside
 from dpduck.mechanisms.synthetic.measure import Model, model_of
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.seconds import drawing_seconds, observed_seconds
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.noise.entropy import Entropy, words64
+from dpduck.store.cursors import Caller, is_ctrl_c
+from dpduck.store.releases import ReleaseStore, StoredRelease
+from dpduck.store.sandbox import sandbox
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.store.views import PrivateViews
 from dpduck.values.errors import InternalError, Interrupted, Refusal
 from dpduck.values.quoting import quote_identifier
 

@@ -10,19 +10,19 @@ from math import comb
 
 from sqlglot import exp
 
-from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.relation import table_name
-from dpduck.frontend.select.analyse import counted
-from dpduck.frontend.select.impossible_cells import ImpossibleCells, impossible_cells
-from dpduck.frontend.select.request import Key, Request
-from dpduck.frontend.statements.synthetic import (
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.relation import table_name
+from dpduck.language.select.analyse import counted
+from dpduck.language.select.impossible_cells import ImpossibleCells, impossible_cells
+from dpduck.language.select.request import Key, Request
+from dpduck.language.statements.synthetic import (
     CreateSynthetic,
     ForEach,
     SyntheticOptions,
     WorkloadClause,
     split_options,
 )
-from dpduck.frontend.text.positions import refusal
+from dpduck.language.text.positions import refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 

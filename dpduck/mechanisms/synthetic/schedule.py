@@ -2,7 +2,7 @@
 
 With m the most rows of one privacy unit. Pure: epsilon is that of the noisy number of records, plus that of the first
 marginals, plus, per round, 2 m rate (choice) and m / b (answer). zCDP: rho likewise, (m rate)^2 / 2, m^2 / (2 sigma^2).
-The parameter of an answer is that of its noise (trusted.noise.law): b or sigma^2.
+The parameter of an answer is that of its noise (kernel.noise.law): b or sigma^2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import erf, exp, log, pi, prod, sqrt
 
 import numpy as np
 
-from dpduck.planning.budgets import root_below
+from dpduck.strategies.budgets import root_below
 from dpduck.values.arrays import FloatArray
 
 TOTAL_SHARE = {True: Fraction(1, 20), False: Fraction(1, 50)}

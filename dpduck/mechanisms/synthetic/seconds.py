@@ -11,14 +11,14 @@ from math import prod
 
 import numpy as np
 
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.synthetic.distribution import GOLDEN, STEPS, cliques_of
 from dpduck.mechanisms.synthetic.fit import FEW_ENTRIES, Observation
 from dpduck.mechanisms.synthetic.junction import Members, eliminated
 from dpduck.mechanisms.synthetic.mwem import LAST_STEPS, ROUND_STEPS, Method
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule, mean_absolute, pair_noise
-from dpduck.planning.plan import Plan
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.strategies.plan import Plan
 
 PER_POINT, PER_SET, PER_CELL, PER_AXIS = 8e-5, 1e-5, 4e-9, 0.35e-9
 """Seconds of one point of a fit: whatever its size; for each set that is no part of the one matrix; for each cell, and

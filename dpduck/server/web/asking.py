@@ -21,13 +21,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.database.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.publish.pictures import MOST_POINTS, KeyColumn, Shape, shape_of
 from dpduck.server.gate import Service, Terms
 from dpduck.server.limits import GivenUp, never
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import shown_sql
 from dpduck.server.syntax import is_ours
+from dpduck.store.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.values.column_notes import Nulls
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold, quote_text

@@ -19,8 +19,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
+from dpduck.kernel.worker.workers import limit_memory
 from dpduck.server.limits import Places
-from dpduck.trusted.rows.workers import limit_memory
 from dpduck.values.errors import Refusal
 
 SECONDS = 10.0

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.database.cursors import DEARER, NamedLocks
 from dpduck.publish.report import caption_of, single_numbers
 from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
@@ -66,6 +65,7 @@ from dpduck.server.web.markup import (
 )
 from dpduck.server.web.requests import REFUSED, Place, Request, Response, new_nonce, set_cookie
 from dpduck.server.web.rows import FILE_BYTES, FILES, file_of, file_sql, listed, wish_of
+from dpduck.store.cursors import DEARER, NamedLocks
 from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 

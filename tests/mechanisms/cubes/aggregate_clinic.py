@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.database.catalog import Catalog
-from dpduck.database.policies import PolicyStore
-from dpduck.frontend.select.analyse import analyse
-from dpduck.frontend.statements.kinds import AskStatement
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.kernel.ask import Ask, Present, Table
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.queries.answers import _present
+from dpduck.kernel.queries.measure import exact_marginals
+from dpduck.language.select.analyse import analyse
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.cubes.measure import asked, scans_of
 from dpduck.mechanisms.cubes.plan import CubePlan, planned
-from dpduck.trusted.ask import Ask, Present, Table
-from dpduck.trusted.private.answers import _present
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.measure import exact_marginals
+from dpduck.store.catalog import Catalog
+from dpduck.store.policies import PolicyStore
 
 COLUMNS = (
     "who INTEGER, sex VARCHAR, ward VARCHAR, big BIGINT, huge HUGEINT, real DOUBLE, dec DECIMAL(18, 3), "

@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.trusted.ask import norms_of
+from dpduck.kernel.ask import norms_of
 from tests.mechanisms.cubes.aggregate_clinic import exact_answers, exact_tables, open_stays, plan_of
 
 GAUSSIAN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1{}) "

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.facts import PublicFacts
-from dpduck.frontend.rows.tree import RowSource
-from dpduck.frontend.select import analyse
-from dpduck.frontend.select.request import Request
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select import analyse
+from dpduck.language.select.request import Request
 from tests.mechanisms.cubes.aggregate_clinic import plan_of
 from tests.mechanisms.cubes.test_aggregate_sensitivity import largest_moves, moves_beyond_norms
 from tests.support.clinics import Clinic

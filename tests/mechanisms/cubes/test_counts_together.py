@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dpduck.frontend.select import together
+from dpduck.language.select import together
 from dpduck.mechanisms.cubes.measures import Measure
 from tests.mechanisms.cubes.aggregate_clinic import open_stays, plan_of
 from tests.mechanisms.cubes.test_aggregate_sensitivity import moves_beyond_norms

@@ -15,8 +15,8 @@ import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.engine.macros import MACROS
-from dpduck.planning.choose import plan_workload
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.choose import plan_workload
 from tests.mechanisms.cubes.cubes import SMALL, ask, explained, protected_visits
 from tests.support.clinics import Clinic
 

@@ -11,9 +11,9 @@ from statistics import fmean
 import pytest
 
 import dpduck
-from dpduck.frontend.select.request import Aggregate, Operand
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.language.select.request import Aggregate, Operand
 from dpduck.mechanisms.cubes.quantiles import QuantileRule, choice_error, tree_error
-from dpduck.trusted.noise.law import NoiseKind
 from tests.support.clinics import Clinic
 
 GROUPS, ROWS = 200, 400

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.frontend.rows.compiled import written
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.relations import Source, Stored
+from dpduck.language.rows.compiled import written
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.plan import planned
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.counting import count_exactly
-from tests.frontend.facts import request_of
-from tests.trusted.private.test_bounding import assert_bounded
+from tests.kernel.test_bounding import assert_bounded
+from tests.language.facts import request_of
 
 TABLES = (
     "CREATE TABLE people (id INTEGER, sex VARCHAR)",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.trusted.private.contributions import FULL
+from dpduck.kernel.contributions import FULL
 from tests.support.clinics import Clinic
 
 NORM, MOST, GROUPS = 4, 100, 12

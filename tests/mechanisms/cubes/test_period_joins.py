@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.relations import Source
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.counting import count_exactly
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.periods import PeriodColumn
-from tests.frontend.facts import request_of
+from tests.language.facts import request_of
 
 MOST = 3
 KEYED = "bills.visit = visits.id AND bills.person = visits.person"

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.frontend.select.request import Request
-from dpduck.kernel.expressions import Column
+from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.rows.periods import number_sql
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.rows.periods import number_sql
 from dpduck.values.periods import WORDS, last_number, number_of, start_of
-from tests.frontend.facts import request_of
-from tests.trusted.private.test_bounding import assert_bounded
+from tests.kernel.test_bounding import assert_bounded
+from tests.language.facts import request_of
 
 MOST = 2
 """MAX ROWS."""

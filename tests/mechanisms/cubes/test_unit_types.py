@@ -12,9 +12,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.frontend.rows.sql import unit_of
-from dpduck.frontend.rows.tree import RowSource
-from dpduck.kernel.expressions import Column, Expression, Own
+from dpduck.kernel.columns.expressions import Column, Expression, Own
+from dpduck.language.rows.sql import unit_of
+from dpduck.language.rows.tree import RowSource
 from tests.support.clinics import one_line
 
 EXACT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100, max_rows_contributed = {most}, refresh = '{turn}') "
@@ -155,9 +155,9 @@ def test_units_that_lose_digits_are_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(unit, Column)
         return Own(("CAST(", unit, " AS DOUBLE)"))
 
-    monkeypatch.setattr("dpduck.frontend.rows.unions.unit_of", rounded)
+    monkeypatch.setattr("dpduck.language.rows.unions.unit_of", rounded)
     tables = Tables(MIXED[0], whole("BIGINT"), whole("UBIGINT"))
     with pytest.raises(duckdb.InvalidInputException, match="a UNION ALL without the unit of its rows"):
         tables.wrong()
-    monkeypatch.setattr("dpduck.trusted.private.door.require_units", lambda *_: None)
+    monkeypatch.setattr("dpduck.kernel.door.require_units", lambda *_: None)
     assert tables.wrong() != []

@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.engine.engine import Engine
 from dpduck.engine.functions import engine_of
-from dpduck.frontend.select.request import Request
-from dpduck.kernel.expressions import Column
-from dpduck.kernel.stored import LONGEST_JOINED
+from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.stored import LONGEST_JOINED
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.places.prepared import counted_over
 from dpduck.kernel.units import Together
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
-from dpduck.trusted.private.contributions import Contribution
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.rows.prepared import counted_over
-from dpduck.trusted.rows.workers import Workers
-from tests.frontend.facts import request_of
-from tests.trusted.private.test_bounding import assert_bounded
+from tests.kernel.test_bounding import assert_bounded
+from tests.language.facts import request_of
 
 MOST = 2
 """MAX ROWS."""

@@ -8,17 +8,17 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.database.catalog import Catalog
-from dpduck.database.policies import PolicyStore
-from dpduck.frontend.select.analyse import analyse
-from dpduck.frontend.statements.kinds import AskStatement
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.kernel.ask import Threshold
+from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.queries.keys import GROUP, _tables, read_groups
+from dpduck.kernel.queries.operators import Norms
+from dpduck.kernel.stage import UNITS
+from dpduck.language.select.analyse import analyse
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.keys.plan import propose_keys
-from dpduck.trusted.ask import Threshold
-from dpduck.trusted.operators import Norms
-from dpduck.trusted.private.counting_stage import UNITS
-from dpduck.trusted.private.jobs import KeyedJob
-from dpduck.trusted.private.keys import GROUP, _tables, read_groups
+from dpduck.store.catalog import Catalog
+from dpduck.store.policies import PolicyStore
 from tests.mechanisms.cubes.aggregate_clinic import open_stays
 from tests.mechanisms.cubes.test_aggregate_sensitivity import neighbours
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dpduck.engine import registered
-from dpduck.trusted.private import keys as module
+from dpduck.kernel.queries import keys as module
 from tests.mechanisms.keys.selected_keys import DELTA, POLICY, PRICE, ROWS, ask, open_calls, statement
 from tests.mechanisms.test_leaks import everything_about, reachable
 from tests.support.clinics import REHEARSED, Clinic

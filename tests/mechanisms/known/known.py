@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from dpduck.database.measured import Measured, MeasuredKey
 from dpduck.engine.functions import engine_of
-from dpduck.trusted.noise.law import noise_variance
+from dpduck.kernel.noise.law import noise_variance
+from dpduck.store.measured import Measured, MeasuredKey
 from dpduck.values.arrays import FloatArray
 from tests.support.clinics import Clinic
 

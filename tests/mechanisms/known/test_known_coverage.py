@@ -10,13 +10,13 @@ import duckdb
 import numpy as np
 from scipy import sparse
 
-from dpduck.planning.recovery.atoms import Along, Seen
-from dpduck.planning.recovery.intervals import sum_margin
-from dpduck.planning.recovery.known import Knowledge
-from dpduck.trusted.noise.draw import draw
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import IdentityFactor
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import IdentityFactor
+from dpduck.strategies.recovery.atoms import Along, Seen
+from dpduck.strategies.recovery.intervals import sum_margin
+from dpduck.strategies.recovery.known import Knowledge
 from dpduck.values.arrays import FloatArray
 
 NAMES = ("education", "sex", "race", "workclass")

@@ -22,6 +22,12 @@ SEX, CUBE = (
 )
 
 
+BEHIND_THE_DOOR = tuple(
+    f"dpduck.kernel.{name}" for name in ("rows", "worker", "places", "counting", "queries", "door", "stage", "loss")
+)
+"""What reads rows, and what counts them."""
+
+
 def resting_on(clinic: Clinic, statement: str = BY_SEX) -> str:
     """What a known answer says that it is known from."""
     return str(clinic.con.execute("SELECT any_value(known_from) FROM dp_known(?)", [statement]).fetchall()[0][0])
@@ -219,18 +225,16 @@ def test_known_answers_cannot_reach_rows() -> None:
     modules = [f"dpduck.mechanisms.known.{name}" for name in names if name not in ("__init__", "given")]
     assert {"answer", "axes", "chosen_tables", "tables"} <= set(names)
     found = set[str]().union(*(reached(module, set()) for module in modules))
-    assert {"dpduck.planning.recovery.known", "dpduck.database.measured"} <= found
-    rows = {name for name in found if name.startswith(("dpduck.trusted.rows", "dpduck.trusted.private"))}
+    assert {"dpduck.strategies.recovery.known", "dpduck.store.measured"} <= found
+    rows = {name for name in found if name.startswith(BEHIND_THE_DOOR)}
     assert rows == set()
-    assert "dpduck.trusted.private.door" in reached("dpduck.mechanisms.release", set()), "imports are followed"
-    assert "dpduck.trusted.rows.reader" in reached("dpduck.database.prepared", set())
+    assert "dpduck.kernel.door" in reached("dpduck.mechanisms.release", set()), "imports are followed"
+    assert "dpduck.kernel.rows.reader" in reached("dpduck.store.prepared", set())
     around = reached("dpduck.engine.known", set())
-    assert not around & {
-        f"dpduck.trusted.{name}" for name in ("rows.reader", "rows.scan", "private.door", "private.jobs")
-    }
+    assert not around & {f"dpduck.kernel.{name}" for name in ("rows.reader", "rows.scan", "door", "counting.jobs")}
     for name in ("known.py", "known_rows.py"):
         engine = (PACKAGE / "engine" / name).read_text(encoding="utf-8")
-        assert "trusted" not in engine and "Catalog" not in engine
+        assert "kernel" not in engine and "Catalog" not in engine
 
 
 def test_nothing_is_read_where_a_table_is_gone(clinic: Clinic) -> None:

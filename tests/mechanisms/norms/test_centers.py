@@ -10,13 +10,13 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import OPEN_STEPS, Operand, Request
+from dpduck.kernel.ask import price
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.language.select.request import OPEN_STEPS, Operand, Request
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.centers import center_search
 from dpduck.mechanisms.norms.plan import CENTERS, NormProposal
-from dpduck.trusted.ask import price
-from dpduck.trusted.private.counting import count_exactly
 from tests.support.clinics import Clinic
 
 MOST, GROUPS = 100, 7

@@ -15,16 +15,16 @@ import pytest
 
 import dpduck
 from dpduck.auditor.neighbours import loaded
-from dpduck.database.cursors import Caller
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.unit_facts import facts_of_units
+from dpduck.kernel.worker.workers import Workers
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, plans_at
 from dpduck.mechanisms.cubes.weighed import bounds
-from dpduck.trusted.private.contributions import FULL
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.unit_facts import facts_of_units
-from dpduck.trusted.rows.workers import Workers
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import InternalError, PermissionRefusal
 from tests.support.clinics import Clinic, one_line
 

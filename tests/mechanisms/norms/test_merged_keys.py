@@ -11,12 +11,12 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.contributions import FULL
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import propose_cube
 from dpduck.mechanisms.norms import NORMS
-from dpduck.trusted.private.contributions import FULL
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
 from tests.support.clinics import Clinic
 
 NORM = 4

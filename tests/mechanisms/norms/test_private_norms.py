@@ -14,20 +14,20 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import Request
-from dpduck.kernel.expressions import Constant
+from dpduck.kernel.ask import Ask, Table, price
+from dpduck.kernel.columns.expressions import Constant
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import IdentityFactor, KroneckerQuery, MatrixFactor
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import CENTERS, SEARCH, NormProposal, at_norms, part_of
 from dpduck.mechanisms.norms.search import found_level
-from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.ask import Ask, Table, price
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.operators import IdentityFactor, KroneckerQuery, MatrixFactor
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.door import Door
+from dpduck.strategies.plan import noisy_queries
 from dpduck.values.errors import InternalError
 from tests.support.clinics import Clinic
 

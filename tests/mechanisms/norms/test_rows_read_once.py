@@ -9,10 +9,11 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.trusted.ledger.ledger import Ledger
-from dpduck.trusted.private import unit_cells, weighing
-from dpduck.trusted.private.unit_cells import CELLS, SUMS, UnitCells
-from dpduck.trusted.rows import reader
+from dpduck.kernel import loss
+from dpduck.kernel.counting import unit_cells
+from dpduck.kernel.counting.unit_cells import CELLS, SUMS, UnitCells
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.rows import reader
 from tests.support.clinics import REHEARSED, Clinic
 
 POLICY = (
@@ -101,7 +102,7 @@ def test_no_table_is_left_of_a_count_that_failed(trips: Clinic, monkeypatch: pyt
     before = trips.charges()
     with monkeypatch.context() as patch:
         seen = Seen(patch)
-        plain, fails = weighing.level_counts_sql, "SELECT error('a row') FROM range(1)"
+        plain, fails = loss.level_counts_sql, "SELECT error('a row') FROM range(1)"
         patch.setattr(unit_cells, "level_counts_sql", lambda *given: fails if seen.cursors else plain(*given))
         with pytest.raises(duckdb.Error) as caught:
             trips.dp(ASK.format(2, "count(*) AS n", ""))

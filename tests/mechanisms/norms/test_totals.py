@@ -14,17 +14,17 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import Request
+from dpduck.kernel.ask import Ask, price
+from dpduck.kernel.contributions import FULL, Contribution
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.language.select.request import Request
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import LEFT_OUT, TOTAL, TOTAL_SEARCH, NormProposal
 from dpduck.mechanisms.norms.search import WHOLE
 from dpduck.mechanisms.norms.totals import Summed, _brought, _with_left_out
-from dpduck.trusted.ask import Ask, price
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.contributions import FULL, Contribution
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.door import Door
-from dpduck.trusted.private.jobs import CountingJob
 from dpduck.values.errors import InternalError
 from tests.support.clinics import Clinic
 

@@ -10,13 +10,13 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
+from dpduck.kernel.noise.integers import LARGEST_VARIANCE
+from dpduck.language.select.request import Request
+from dpduck.language.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
 from dpduck.mechanisms.cubes.plan import measured_plan
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import LEFT_OUT, at_norms
-from dpduck.planning.plan import noisy_queries
-from dpduck.trusted.noise.integers import LARGEST_VARIANCE
+from dpduck.strategies.plan import noisy_queries
 from tests.support.clinics import Clinic
 
 ROWS = (
@@ -132,7 +132,7 @@ def test_a_stored_answer_of_an_earlier_version_is_free(shop: Clinic, monkeypatch
         "dp_stderr(n) AS e, dp_interval_low(n) AS low, dp_interval_high(n) AS high FROM t GROUP BY day"
     )
     with monkeypatch.context() as patch:
-        patch.setattr("dpduck.frontend.select.analyse.with_norms", lambda request: request)
+        patch.setattr("dpduck.language.select.analyse.with_norms", lambda request: request)
         earlier = shop.dp(statement)
     charges = shop.charges()
     assert shop.dp(statement) == earlier and shop.charges() == charges

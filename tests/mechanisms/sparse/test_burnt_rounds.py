@@ -10,7 +10,7 @@ import pytest
 
 import dpduck
 from dpduck.engine.functions import OWNER, engine_of
-from dpduck.trusted.private.sessions import Questions, SessionGate
+from dpduck.kernel.queries.sessions import Questions, SessionGate
 from tests.mechanisms.sparse.sparse import ask, fill
 from tests.support.clinics import Clinic
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.database.attaching import STORE_NAME
 from dpduck.mechanisms.sparse.store import SparseStore
+from dpduck.store.attaching import STORE_NAME
 from tests.mechanisms.sparse.sparse import ask, fill, histogram, refused_ask
 from tests.support.clinics import Clinic
 

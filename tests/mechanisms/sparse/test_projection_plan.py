@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate, reduced
+from dpduck.kernel.ask import Projection
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
+from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, distortion_quantile, plan_projection
-from dpduck.trusted.ask import Projection
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.answers import draw_coefficients, measure_projection
-from dpduck.trusted.private.key_counts import KeyCounts
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 from tests.algebra.sign_oracle import signs
-from tests.trusted.private.doors import price_of
+from tests.kernel.doors import price_of
 
 ENTROPY = operating_system_entropy()
 RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8

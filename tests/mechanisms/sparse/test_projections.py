@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate
-from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
 from dpduck.engine.macros import shipped_names, shipped_texts
 from dpduck.mechanisms.release import Releaser
 from dpduck.publish.publish import publish
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal
 from tests.algebra.sign_oracle import elements_of, signs
 from tests.mechanisms.sparse.sparse import PRICE, fill, projection, refused_ask

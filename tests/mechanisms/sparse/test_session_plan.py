@@ -5,14 +5,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpduck.kernel.ask import UNITS, price
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
+from dpduck.kernel.queries.sessions import SessionGate, draw_thresholds
 from dpduck.mechanisms.sparse.session import Declared, Hypothesis, SessionPlan, plan_session, total_margin
-from dpduck.trusted.ask import UNITS, price
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.key_counts import KeyCounts, KeyDigests
-from dpduck.trusted.private.sessions import SessionGate, draw_thresholds
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
-from tests.trusted.private.doors import scan_of
+from tests.kernel.doors import scan_of
 
 ENTROPY = operating_system_entropy()
 CHARGES = [Charge.concentrated(Fraction(1, 40)), Charge.pure(Fraction(1))]

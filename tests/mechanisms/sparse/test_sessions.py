@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.database.cursors import Caller
 from dpduck.engine.functions import engine_of
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal
 from tests.mechanisms.sparse.sparse import PRICE, ask, fill, refused_ask, session
 from tests.support.clinics import Clinic

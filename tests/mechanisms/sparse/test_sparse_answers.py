@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.histograms import open_histogram
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.mechanisms.sparse.statements import histogram_margin
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.histograms import open_histogram
-from dpduck.trusted.private.key_counts import KeyCounts, KeyDigests
 
 ENTROPY = operating_system_entropy()
 RUNS, QUERIES, SPARSITY, BETA = 300, 40, 8, 0.05

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 import dpduck
 from dpduck.engine.functions import engine_of
-from dpduck.frontend.statements.kinds import CreateStream
-from dpduck.frontend.statements.parse import parse_statement
+from dpduck.kernel.queries.streams import StreamAsk
+from dpduck.language.statements.kinds import CreateStream
+from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.mechanisms.streams.statements import shape_of
 from dpduck.mechanisms.streams.store import Named, opened_state, recorded
 from dpduck.mechanisms.streams.strategies import StreamPlan, asks_of, plan_from_facts
-from dpduck.trusted.private.streams import StreamAsk
 from tests.support.clinics import one_line
 
 MOST = 3

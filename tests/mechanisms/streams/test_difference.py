@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpduck.mechanisms.streams.strategies import plan_from_facts
-from dpduck.planning.time_axis import STRATEGIES
+from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import STREAM, Visits, options
 from tests.support.clinics import one_line
 

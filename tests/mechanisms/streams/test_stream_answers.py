@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.planning.time_axis import STRATEGIES
+from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import Visits, options
 from tests.support.clinics import one_line
 

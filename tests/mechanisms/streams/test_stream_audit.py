@@ -18,9 +18,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpduck.kernel.queries.stream_state import StreamShape
 from dpduck.mechanisms.streams.store import opened_state, recorded
-from dpduck.planning.time_axis import STRATEGIES
-from dpduck.trusted.private.stream_state import StreamShape
+from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import Visits
 
 MOST, PERIODS, FALSE_ALARM = 2, 4, 6.2
@@ -123,7 +123,7 @@ def test_gaussian_noise_loses_no_more_than_rho(strategy: str) -> None:
 @pytest.mark.parametrize("price", ["epsilon = 1", "rho = 0.5"])
 def test_less_noise_is_found(price: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit's power, for each strategy: noise of 2/3 of the right scale fails it."""
-    monkeypatch.setattr("dpduck.trusted.private.streams.require_paid", lambda asks, charge: None)
+    monkeypatch.setattr("dpduck.kernel.queries.streams.require_paid", lambda asks, charge: None)
     visits = Wards(wards_for(price, strategy), price, strategy)
     thinner = "3/2" if "epsilon" in price else "9/4"
     facts = visits.con.execute("SELECT facts FROM private.dpduck.streams").fetchall()[0][0]

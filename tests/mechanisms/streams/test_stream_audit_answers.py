@@ -22,12 +22,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpduck.kernel.ask import Table
+from dpduck.kernel.queries.operators import Factor, HadamardFactor
 from dpduck.mechanisms.streams.statements import shape_of
 from dpduck.mechanisms.streams.store import opened_state, recorded
-from dpduck.planning.plan import hadamard_adjoint, padded
-from dpduck.planning.time_axis import STRATEGIES
-from dpduck.trusted.ask import Table
-from dpduck.trusted.operators import Factor, HadamardFactor
+from dpduck.strategies.plan import hadamard_adjoint, padded
+from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import Visits
 from tests.mechanisms.streams.test_stream_audit import FALSE_ALARM, wards_for
 
@@ -162,7 +162,7 @@ def test_gaussian_noise_loses_no_more_than_rho(kind: str, strategy: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_less_noise_is_found(kind: str, price: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit's power, for each strategy: noise of 2/3 of the right scale fails it."""
-    monkeypatch.setattr("dpduck.trusted.private.streams.require_paid", lambda asks, charge: None)
+    monkeypatch.setattr("dpduck.kernel.queries.streams.require_paid", lambda asks, charge: None)
     audited = Audited(kind, price, strategy)
     thinner = Fraction(3, 2) if "epsilon" in price else Fraction(9, 4)
     facts = audited.con.execute("SELECT facts FROM private.dpduck.streams").fetchall()[0][0]

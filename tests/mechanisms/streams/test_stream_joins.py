@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpduck.planning.time_axis import STRATEGIES
+from dpduck.strategies.time_axis import STRATEGIES
 from tests.mechanisms.streams.streams import MOST, PERIODS, Visits, options
 
 EVE, BOB, ANN = 1, 2, 3

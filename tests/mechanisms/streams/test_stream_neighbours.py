@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpduck.planning.time_axis import STRATEGIES, time_axis
-from dpduck.trusted.ask import Table
-from dpduck.trusted.private import streams
-from dpduck.trusted.private.jobs import CountingJob
-from dpduck.trusted.private.stream_state import Recorded, StreamShape, StreamState
-from dpduck.trusted.private.streams import StreamAsk
-from dpduck.trusted.rows import reader
-from dpduck.trusted.rows.workers import Workers
+from dpduck.kernel.ask import Table
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.queries import streams
+from dpduck.kernel.queries.stream_state import Recorded, StreamShape, StreamState
+from dpduck.kernel.queries.streams import StreamAsk
+from dpduck.kernel.rows import reader
+from dpduck.kernel.worker.workers import Workers
+from dpduck.strategies.time_axis import STRATEGIES, time_axis
 from dpduck.values.sqltypes import sql_type
 from tests.mechanisms.streams.streams import MOST, PERIODS, Row, Visits, options
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from dpduck.kernel.queries.streams import require_stream
 from dpduck.mechanisms.streams.statements import FEWER
-from dpduck.planning.time_axis import STRATEGIES
-from dpduck.trusted.private.streams import require_stream
+from dpduck.strategies.time_axis import STRATEGIES
 from dpduck.values.errors import InternalError
 from tests.mechanisms.streams.streams import MOST, PERIODS, POLICY, STREAM, Visits, options
 

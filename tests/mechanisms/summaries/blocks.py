@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
 from dpduck.mechanisms.summaries.recover import with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
-from tests.trusted.private.summary_oracle import Runs
+from tests.kernel.queries.summary_oracle import Runs
 
 
 def all_at_once(exact: np.ndarray, plan: SummaryPlan, runs: int) -> NoisySummary:

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, draw_summary
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import SummaryDesign, designed
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.summaries import NoisySummary, SparseCounts, draw_summary
 from tests.mechanisms.summaries.blocks import blocks
 
 

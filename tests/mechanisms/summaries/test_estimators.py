@@ -9,10 +9,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.queries.summaries import NoisySummary
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import empty_moments, noise_variance, occupied_moments
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimated, noise_of_kept
-from dpduck.trusted.private.summaries import NoisySummary
 from tests.mechanisms.summaries.drawn import subset_sums
 
 RUNS = 6_000

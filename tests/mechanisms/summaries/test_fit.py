@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, draw_summary, sparse_counts
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fitted
 from dpduck.mechanisms.summaries.plan import designed, noise_variance
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, ends_of, estimated, with_parents
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.summaries import NoisySummary, draw_summary, sparse_counts
 
 NOISE = 3.0
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.frontend.select.request import Summary
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import STEP, candidates, designed, guessed_table
 from tests.mechanisms.summaries.drawn import as_estimated, one_by_one
 

@@ -10,13 +10,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy, words64
+from dpduck.kernel.noise.layers import SummaryLaw
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
 from dpduck.mechanisms.summaries.recover import with_priorities
-from dpduck.trusted.noise.entropy import Entropy, operating_system_entropy, words64
-from dpduck.trusted.noise.layers import SummaryLaw
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from tests.kernel.queries.summary_oracle import FALSE_ALARM, Runs, disagreements, laborious_priorities, same_joint
 from tests.mechanisms.summaries.blocks import published
-from tests.trusted.private.summary_oracle import FALSE_ALARM, Runs, disagreements, laborious_priorities, same_joint
 
 SEED = 20122
 RUNS = 100_000
@@ -119,7 +119,7 @@ def lowest_in_layer() -> bool:
 def test_priorities_lie_in_their_layer() -> None:
     """What a later layer adds never overtakes an earlier one; priorities drawn afresh do, in nearly every run."""
     assert lowest_in_layer()
-    with patch("dpduck.trusted.private.summaries._priorities", unlayered):
+    with patch("dpduck.kernel.queries.summaries._priorities", unlayered):
         assert not lowest_in_layer()
 
 
@@ -127,7 +127,7 @@ def test_priorities_lie_in_their_layer() -> None:
 @pytest.mark.parametrize(
     ("what", "wrong"),
     [
-        ("dpduck.trusted.private.summaries._priorities", largest),
+        ("dpduck.kernel.queries.summaries._priorities", largest),
         ("tests.mechanisms.summaries.blocks.with_priorities", lowest_kept),
     ],
     ids=["largest counts", "wrong threshold"],
@@ -141,7 +141,7 @@ def test_wrong_selections_are_found(what: str, wrong: object) -> None:
 def test_a_wrong_chance_of_empty_cells_is_found() -> None:
     """An upgrade probability that is off by 10 % in every layer is rejected by the same comparison.
 
-    By 1 %: tests/trusted/private/test_summary_sampler.py, over four million cells.
+    By 1 %: tests/kernel/queries/test_summary_sampler.py, over four million cells.
     """
     right = SummaryLaw.given_not_before
     with patch.object(

@@ -18,12 +18,12 @@ import pytest
 from scipy import stats
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.layers import SummaryLaw
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary, sparse_counts
 from dpduck.mechanisms.summaries.recover import with_parents, with_priorities
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.layers import SummaryLaw
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary, sparse_counts
 
 pytestmark = pytest.mark.audit
 

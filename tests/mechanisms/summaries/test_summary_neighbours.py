@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpduck.trusted.noise.layers import SummaryLaw
-from dpduck.trusted.private.summaries import SummaryPlan
+from dpduck.kernel.noise.layers import SummaryLaw
+from dpduck.kernel.queries.summaries import SummaryPlan
+from tests.kernel.queries.summary_oracle import Runs
 from tests.mechanisms.summaries.blocks import published
-from tests.trusted.private.summary_oracle import Runs
 
 RUNS = 60_000
 EPSILON = 1.0

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.frontend.select.request import Summary
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.layers import SummaryLaw
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
+from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import candidates
 from dpduck.mechanisms.summaries.recover import ends_of, parents_of, places_of, with_parents
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.layers import SummaryLaw
-from dpduck.trusted.private.cells import MixedRadix
-from dpduck.trusted.private.hidden import ExactCounts
-from dpduck.trusted.private.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
 
 SIZES = (1, 2, 5, 8, 13)
 

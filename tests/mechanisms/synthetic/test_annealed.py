@@ -14,14 +14,14 @@ import pytest
 
 from benchmarks.peers._wide_tables import made, trips
 from benchmarks.peers.synthetic_wide import DESIGN, SEED, independent, of_rows, ours, picked, price_of
-from dpduck.frontend.statements.synthetic import SyntheticOptions
+from dpduck.kernel.queries.operators import Family
+from dpduck.language.statements.synthetic import SyntheticOptions
 from dpduck.mechanisms.synthetic import mwem
 from dpduck.mechanisms.synthetic.distribution import LARGEST_TABLE, Distribution
 from dpduck.mechanisms.synthetic.mwem import synthesise
 from dpduck.mechanisms.synthetic.plan import annealed
 from dpduck.mechanisms.synthetic.pool import Pool, allowed, candidates, estimated
 from dpduck.mechanisms.synthetic.schedule import Schedule, rounds_of, wanted_rounds
-from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle
 from tests.support.clinics import Clinic
 

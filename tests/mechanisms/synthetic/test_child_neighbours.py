@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.auditor.audit import Settings, audit
 from dpduck.engine.functions import OWNER, engine_of
+from dpduck.kernel.ask import Ask, price
+from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.mechanisms.synthetic.measure import SyntheticProposal, propose_synthetic
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
-from dpduck.trusted.ask import Ask, price
-from dpduck.trusted.private.counting import count_exactly
-from dpduck.trusted.private.jobs import CountingJob
+from tests.kernel.test_bounding import assert_bounded
 from tests.mechanisms.synthetic.test_child_tables import CHILDREN, PARENTS, fill
 from tests.support.clinics import Clinic
-from tests.trusted.private.test_bounding import assert_bounded
 
 MECHANISMS = ("cube", "mwem", "aim")
 

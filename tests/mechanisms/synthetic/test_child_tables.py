@@ -11,11 +11,11 @@ import pytest
 
 import dpduck
 from dpduck.engine.functions import OWNER, engine_of
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.kernel.noise.entropy import operating_system_entropy, words64
+from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.synthetic.children import child_codes, ruled_out
 from dpduck.mechanisms.synthetic.distribution import Distribution, uniform
-from dpduck.trusted.noise.entropy import operating_system_entropy, words64
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
 

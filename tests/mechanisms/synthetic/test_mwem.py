@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dpduck.algebra.margin_tree import margin_tree
+from dpduck.kernel.queries.operators import Family
 from dpduck.mechanisms.synthetic import multiplicative
 from dpduck.mechanisms.synthetic.distribution import Component, Distribution, uniform
 from dpduck.mechanisms.synthetic.fit import Observation, fit
@@ -17,7 +18,6 @@ from dpduck.mechanisms.synthetic.junction import junction_tree
 from dpduck.mechanisms.synthetic.mwem import Method, Run, State, _estimates, _moved_to, synthesise
 from dpduck.mechanisms.synthetic.pool import Estimates, Pool, interval_products, parities
 from dpduck.mechanisms.synthetic.schedule import Schedule
-from dpduck.trusted.operators import Family
 from tests.mechanisms.synthetic.oracles import SeededOracle, naive, queries_of
 
 SIZES = (3, 2, 4, 2)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.synthetic.distribution import Distribution, fit_tables, singles
 from dpduck.mechanisms.synthetic.fit import PRIOR, Observation
 from dpduck.mechanisms.synthetic.prior import FACTOR, HIGHEST, LOWEST, chosen_weight, fresh_noise, weight_of
-from dpduck.planning.choose import plan_workload
-from dpduck.planning.plan import Plan
-from dpduck.planning.recovery.recover import recover
-from dpduck.trusted.noise.entropy import operating_system_entropy
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.strategies.choose import plan_workload
+from dpduck.strategies.plan import Plan
+from dpduck.strategies.recovery.recover import recover
 
 SIZES = (8, 6, 5, 4, 3)
 PAIRS = tuple(combinations(range(len(SIZES)), 2))

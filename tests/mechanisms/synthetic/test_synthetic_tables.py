@@ -15,15 +15,15 @@ from benchmarks.papers._synthetic_data import mixture, run_annealed, run_cube, s
 from benchmarks.peers._wide_tables import Wide
 from benchmarks.peers.synthetic_wide import counts_of, distance, picked, price_of
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.database.cursors import Caller
-from dpduck.database.releases import ReleaseStore
 from dpduck.engine import functions
 from dpduck.engine.engine import Engine
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.release import Releaser
 from dpduck.mechanisms.synthetic.plan import annealed, tables_error
 from dpduck.mechanisms.synthetic.schedule import Schedule, predicted_error, rounds_of
-from dpduck.planning.choose import plan_workload
-from dpduck.trusted.noise.law import NoiseKind
+from dpduck.store.cursors import Caller
+from dpduck.store.releases import ReleaseStore
+from dpduck.strategies.choose import plan_workload
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import PermissionRefusal
 from tests.support.clinics import Clinic

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpduck.frontend.select.impossible_cells import ImpossibleCells
+from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.synthetic.distribution import _drawn, kept_zeros, uniform, zero_tables
 from dpduck.mechanisms.synthetic.fit import Observation, fit
 from dpduck.mechanisms.synthetic.junction import junction_tree

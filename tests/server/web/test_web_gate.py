@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 import dpduck
+from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.server.gate import open_service
 from dpduck.server.limits import Limits
 from dpduck.server.local_vault import LocalVault
@@ -22,7 +23,6 @@ from dpduck.server.sessions import Sessions
 from dpduck.server.web import listener, pages
 from dpduck.server.web.listener import Connections, WebListener
 from dpduck.server.web.requests import REFUSED, place_of, set_cookie
-from dpduck.trusted.ledger.secrets import SecretsFile
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.server.served import NoAudit, Served, add_principals, make_clinic
 from tests.server.web.client import Browser, listening, received, sent

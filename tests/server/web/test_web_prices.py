@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.database.cursors import DEARER, FREE_OF_CHARGE, Caller
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.web import asking
 from dpduck.server.web.asking import Offers, Prices, is_offer
+from dpduck.store.cursors import DEARER, FREE_OF_CHARGE, Caller
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 from tests.server.served import Served, ask

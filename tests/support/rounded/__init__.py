@@ -5,17 +5,17 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpduck.database.tables import EXPLAINED, rows_sql
-from dpduck.frontend.select.request import Request
-from dpduck.frontend.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
-from dpduck.frontend.text.options import Option
+from dpduck.kernel.ask import Ask, Scan, Total
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.language.select.request import Request
+from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
+from dpduck.language.text.options import Option
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import Columns, Mechanism, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.planning.recovery.intervals import ErrorLaw
-from dpduck.trusted.ask import Ask, Scan, Total
-from dpduck.trusted.noise.law import Noise, NoiseKind
-from dpduck.trusted.private.contributions import Contribution
+from dpduck.store.tables import EXPLAINED, rows_sql
+from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.errors import Refusal
 
 ROUND_TO = Option("round_to", "whole", "counts are rounded to a multiple of it", Fraction(1), Fraction(1000))

@@ -1,0 +1,1 @@
+"""Expressions over the stored columns of one row, and their SQL."""

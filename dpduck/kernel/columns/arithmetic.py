@@ -1,0 +1,446 @@
+"""Numbers that the database's own process computes: sums, differences and products that fit their types.
+
+A number is made of stored DECIMAL and integer columns and constants. Its decimal digits, counted as for any operands
+of their types, are at most 38. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can
+overflow, whatever a row holds. A sum has one digit more than its wider operand. A product has the digits of both.
+
+A column that is cut to public bounds has as many digits as the bounds. The cast to them is TRY_CAST, so that nothing
+rests on the bounds. A number that overflows in the types of the analyst's text has its value here.
+
+Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). Such columns alone
+make the same double, in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.kernel.columns.expressions import (
+    LONGEST_NUMBER,
+    Column,
+    Comparison,
+    Expression,
+    Literal,
+    Names,
+    columns_of,
+    require,
+    require_conditions,
+    stored_name,
+)
+from dpduck.kernel.columns.stored import digits_fit
+from dpduck.values.sqltypes import decimal_name, integer_name, sql_type
+
+MOST_DIGITS, FAST_DIGITS = 38, 18
+"""Of DuckDB's DECIMAL, and of one that it keeps in 64 bits: beyond these it multiplies with a check that can raise,
+unless an operand is wider itself. Of longer decimals 2.0 cannot compute the least that storage holds."""
+
+
+class Number(Expression):
+    """A DECIMAL(digits, scale) of one row. Each class says its digits, and how it is written."""
+
+    @property
+    @abstractmethod
+    def digits(self) -> int:
+        """Returns the decimal digits of its type."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> int:
+        """Returns the digits behind the point."""
+
+    @property
+    def whole(self) -> int:
+        """Returns the digits before the point."""
+        return self.digits - self.scale
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        """Returns the same number of columns that prepared rows hold cut, None where some column is held otherwise."""
+        return None
+
+    def widened(self, digits: int, scale: int, names: Names) -> str:
+        """Writes the number with more digits on either side."""
+        written = self.write(names)
+        same = (digits, scale) == (self.digits, self.scale)
+        return written if same else f"CAST({written} AS {decimal_name(digits, scale)})"
+
+    def __post_init__(self) -> None:
+        require(self.digits <= MOST_DIGITS)
+
+
+@dataclass(frozen=True)
+class StoredNumber(Number):
+    """A stored column, of a type of which every value has so many digits."""
+
+    column: Column
+
+    def __post_init__(self) -> None:
+        kind = sql_type(self.column.type_name)
+        require((kind.is_integer and kind.is_signed) or kind.is_decimal)  # without a sign, DuckDB wraps what is below 0
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    @property
+    def digits(self) -> int:
+        return sql_type(self.column.type_name).digits
+
+    @property
+    def scale(self) -> int:
+        return sql_type(self.column.type_name).scale
+
+    def write(self, names: Names) -> str:
+        name, kind = names(self.column), sql_type(self.column.type_name)
+        if kind.is_integer:
+            return f"CAST({name} AS {decimal_name(kind.digits, 0)})"
+        return f"CASE WHEN {digits_fit(name, kind.name)} THEN {name} END"
+
+
+@dataclass(frozen=True)
+class LiteralNumber(Number):
+    """A constant without a sign."""
+
+    literal: Literal
+
+    def __post_init__(self) -> None:
+        require(self.literal.kind == "number" and not self.literal.sign and len(self.literal.text) <= LONGEST_NUMBER)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    @property
+    def digits(self) -> int:
+        return len(self.literal.text.replace(".", ""))
+
+    @property
+    def scale(self) -> int:
+        return len(self.literal.text.partition(".")[2])
+
+    def write(self, names: Names) -> str:
+        return f"CAST({self.literal.text} AS {decimal_name(self.digits, self.scale)})"
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        number = int(self.literal.text.replace(".", ""))
+        return _fitting(_integer(number), self.scale, number, number)
+
+
+@dataclass(frozen=True)
+class Negated(Number):
+    """A number with the other sign."""
+
+    number: Number
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.number.columns
+
+    @property
+    def digits(self) -> int:
+        return self.number.digits
+
+    @property
+    def scale(self) -> int:
+        return self.number.scale
+
+    def write(self, names: Names) -> str:
+        return f"(- {self.number.write(names)})"
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        number = self.number.units(cuts)
+        return None if number is None else _fitting(f"(- {number.sql})", number.scale, number.most, number.bound)
+
+
+@dataclass(frozen=True)
+class Sum(Number):
+    """A sum or a difference. Both operands get one more digit than either needs: DuckDB's type has room for it."""
+
+    left: Number
+    sign: str
+    right: Number
+
+    def __post_init__(self) -> None:
+        require(self.sign in ("+", "-"))
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.left, self.right))
+
+    @property
+    def digits(self) -> int:
+        return max(self.left.whole, self.right.whole) + self.scale + 1
+
+    @property
+    def scale(self) -> int:
+        return max(self.left.scale, self.right.scale)
+
+    def write(self, names: Names) -> str:
+        left, right = (one.widened(self.digits, self.scale, names) for one in (self.left, self.right))
+        return f"CAST(({left} {self.sign} {right}) AS {decimal_name(self.digits, self.scale)})"
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        both = _alike([self.left.units(cuts), self.right.units(cuts)])
+        if both is None:
+            return None
+        left, right = both
+        sql = f"({left.sql} {self.sign} {right.sql})"
+        return _fitting(sql, left.scale, left.most + right.most, left.bound + right.bound)
+
+
+@dataclass(frozen=True)
+class Product(Number):
+    """A product. Where it does not fit 64 bits, its left operand is one that DuckDB keeps in 128."""
+
+    left: Number
+    right: Number
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.left, self.right))
+
+    @property
+    def _wide(self) -> bool:
+        own = self.left.digits, self.right.digits
+        return sum(own) > FAST_DIGITS >= max(own)
+
+    @property
+    def digits(self) -> int:
+        return (FAST_DIGITS + 1 if self._wide else self.left.digits) + self.right.digits
+
+    @property
+    def scale(self) -> int:
+        return self.left.scale + self.right.scale
+
+    def write(self, names: Names) -> str:
+        wide = self._wide
+        left = self.left.widened(FAST_DIGITS + 1, self.left.scale, names) if wide else self.left.write(names)
+        return f"({left} * {self.right.write(names)})"
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        left, right = self.left.units(cuts), self.right.units(cuts)
+        if left is None or right is None:
+            return None
+        sql, scale = f"({left.sql} * {right.sql})", left.scale + right.scale
+        return _fitting(sql, scale, left.most * right.most, left.bound * right.bound)
+
+
+@dataclass(frozen=True)
+class Choice(Number):
+    """CASE with plain conditions. It is NULL where none of them holds and there is no other value."""
+
+    conditions: tuple[Expression, ...]
+    values: tuple[Number, ...]
+
+    def __post_init__(self) -> None:
+        more = len(self.values) - len(self.conditions)
+        require(more in (0, 1))
+        require_conditions(self.conditions)
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((*self.conditions, *self.values))
+
+    @property
+    def digits(self) -> int:
+        return max(value.whole for value in self.values) + self.scale
+
+    @property
+    def scale(self) -> int:
+        return max(value.scale for value in self.values)
+
+    def _branches(self, names: Names) -> list[str]:
+        branches = [f"WHEN {condition.write(names)} THEN" for condition in self.conditions]
+        return [*branches, "ELSE"] if len(self.values) > len(branches) else branches
+
+    def write(self, names: Names) -> str:
+        pairs = zip(self._branches(names), self.values, strict=True)
+        return f"CASE {' '.join(f'{one} {value.widened(self.digits, self.scale, names)}' for one, value in pairs)} END"
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        values = _alike([value.units(cuts) for value in self.values])
+        if values is None:
+            return None
+        pairs = zip(self._branches(stored_name), values, strict=True)
+        most, bound = max(value.most for value in values), max(value.bound for value in values)
+        return _fitting(
+            f"CASE {' '.join(f'{one} {value.sql}' for one, value in pairs)} END", values[0].scale, most, bound
+        )
+
+
+@dataclass(frozen=True)
+class Clamped(Number):
+    """A column that is cut to two constants. It has no more digits before the point than the longer of them."""
+
+    column: StoredNumber
+    low: Literal
+    high: Literal
+
+    def __post_init__(self) -> None:
+        require(all(one.kind == "number" and len(one.text) <= LONGEST_NUMBER for one in (self.low, self.high)))
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.column.columns
+
+    @property
+    def _case(self) -> Choice:
+        """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END."""
+        column = self.column.column
+        conditions = Comparison(column, "<=", self.low), Comparison(column, ">=", self.high)
+        return Choice(conditions, (_signed(self.low), _signed(self.high), self.column))
+
+    @property
+    def digits(self) -> int:
+        bounds = max(_signed(one).whole for one in (self.low, self.high))
+        return min(bounds + self.scale, self._case.digits)
+
+    @property
+    def scale(self) -> int:
+        return self._case.scale
+
+    def write(self, names: Names) -> str:
+        case = self._case
+        written = case.write(names)
+        return (
+            written if case.digits == self.digits else f"TRY_CAST({written} AS {decimal_name(self.digits, self.scale)})"
+        )
+
+    def units(self, cuts: Sequence[Cut]) -> Whole | None:
+        ends = self.column.column, Fraction(self.low.sql), Fraction(self.high.sql)
+        return next((units_of(cut) for cut in cuts if (cut.column, cut.low, cut.high) == ends), None)
+
+
+def _signed(literal: Literal) -> Number:
+    number = LiteralNumber(Literal("number", literal.text))
+    return Negated(number) if literal.sign else number
+
+
+@dataclass(frozen=True)
+class Double(Expression):
+    """A number, or a floating column, as a DOUBLE."""
+
+    number: Number | Column
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.number, Number) or _is_machine(self.number))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.number.columns
+
+    @property
+    def column(self) -> Column | None:
+        """Returns the stored column, where the number is one as it stands."""
+        if isinstance(self.number, Column):
+            return self.number
+        return self.number.column if isinstance(self.number, StoredNumber) else None
+
+    def write(self, names: Names) -> str:
+        column = self.column if self.is_narrow else None
+        return f"CAST({self.number.write(names) if column is None else names(column)} AS DOUBLE)"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Tells whether it is a column that is cast as it stands. DuckDB 2.0 raises for the least of 128 bits."""
+        narrow = isinstance(self.number, Column) or self.number.digits <= FAST_DIGITS
+        return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
+
+    def computed(self, cuts: Sequence[Cut]) -> Computed:
+        """Writes the number over stored columns, or over those that prepared rows hold cut."""
+        units = self.number.units(cuts) if isinstance(self.number, Number) else None
+        double = None if units is None else units.double
+        return Computed(self.sql) if units is None or double is None else Computed(double, units.reach)
+
+
+def _is_machine(column: Column) -> bool:
+    """Tells whether a column is of whole or floating numbers, which DuckDB casts to DOUBLE as they stand."""
+    return sql_type(column.type_name).is_integer or sql_type(column.type_name).is_float
+
+
+@dataclass(frozen=True)
+class Computed:
+    """SQL of a DOUBLE that the database computes. reach: how far from 0 it is at most, where that is known."""
+
+    sql: str
+    reach: Fraction | None = None
+
+
+# Whole numbers in place of decimals. Sums, differences and products of units are BIGINT. They cannot overflow for any
+# values of the types that hold them, so nothing rests on the content of a file. Where bounds keep a result below 2^53
+# units, which a double holds exactly, it is the double that a DECIMAL of the same value becomes.
+
+EXACT, ROOM = 1 << 53, 1 << 63
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A column that prepared rows hold cut to bounds, too, as a whole number of units of 10^-scale.
+
+    units_sql: the column of units. steps_sql: the same in steps from its lower bound, "" where that is not held.
+    """
+
+    column: Column
+    low: Fraction
+    high: Fraction
+    step: Fraction
+    scale: int
+    units_sql: str
+    steps_sql: str
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A number as units of 10^-scale. sql: of type BIGINT. most: how far from 0 types let it be. bound: its bounds."""
+
+    sql: str
+    scale: int
+    most: int
+    bound: int
+
+    @property
+    def double(self) -> str | None:
+        """Returns SQL of the number as a DOUBLE, None where that might not be the one that a DECIMAL becomes."""
+        if self.bound > EXACT:
+            return None
+        whole = f"CAST({self.sql} AS DOUBLE)"
+        return f"{whole} / CAST(1e{self.scale} AS DOUBLE)" if self.scale else whole
+
+    @property
+    def reach(self) -> Fraction:
+        """Returns how far from 0 the number is at most."""
+        return Fraction(self.bound, 10**self.scale)
+
+    def at(self, scale: int) -> Whole | None:
+        """Returns the number in smaller units."""
+        factor = 10 ** (scale - self.scale)
+        if factor == 1:
+            return self
+        return _fitting(f"({self.sql} * {_integer(factor)})", scale, self.most * factor, self.bound * factor)
+
+
+def units_of(cut: Cut) -> Whole:
+    """Returns a column that prepared rows hold cut."""
+    bound = int(max(abs(cut.low), abs(cut.high)) * 10**cut.scale)
+    return Whole(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, sql_type(integer_name(bound)).most + 1, bound)
+
+
+def _alike(numbers: Sequence[Whole | None]) -> list[Whole] | None:
+    """Returns numbers in the smallest units of any of them, None where one has no room for that."""
+    known = [one for one in numbers if one is not None]
+    scale = max((one.scale for one in known), default=0)
+    found = [one for one in (one.at(scale) for one in known) if one is not None]
+    return found if len(found) == len(numbers) else None
+
+
+def _fitting(sql: str, scale: int, most: int, bound: int) -> Whole | None:
+    return Whole(sql, scale, most, bound) if most < ROOM else None
+
+
+def _integer(number: int) -> str:
+    return f"CAST({number} AS BIGINT)"

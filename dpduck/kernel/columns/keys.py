@@ -1,0 +1,55 @@
+"""Keys of unbounded universes: one canonical text for each, by the same SQL for rows and for questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpduck.kernel.columns.expressions import Column, Expression, Names, columns_of, require
+from dpduck.kernel.columns.stored import text_sql
+
+FOLDS = {"nocase": "lower", "noaccent": "strip_accents"}
+"""Functions that name the classes of equal texts of a collation."""
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of a key. folds: the parts of its collation, () for plain texts."""
+
+    column: Column
+    folds: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require(all(fold in FOLDS for fold in self.folds))
+
+
+@dataclass(frozen=True)
+class KeyText(Expression):
+    """The canonical text of a row's key, NULL where a part is NULL."""
+
+    parts: tuple[KeyColumn, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of(part.column for part in self.parts)
+
+    def write(self, names: Names) -> str:
+        return canonical_sql([(names(part.column), part.column.type_name, part.folds) for part in self.parts])
+
+
+def canonical_sql(values: Sequence[tuple[str, str, Sequence[str]]]) -> str:
+    """Writes the canonical text of a key, from SQL of its values, their types and folds; NULL where a value is NULL.
+
+    One column: its text. Several: netstrings, length in bytes, colon, text, joined by commas; so no two keys share one.
+    """
+    texts = [_text(*value) for value in values]
+    if len(texts) == 1:
+        return texts[0]
+    return " || ',' || ".join(f"strlen({text}) || ':' || {text}" for text in texts)
+
+
+def _text(value: str, type_name: str, folds: Sequence[str]) -> str:
+    text = value if type_name == "VARCHAR" else text_sql(value, type_name)
+    for fold in folds:
+        text = f"{FOLDS[fold]}({text})"
+    return f"({text})"

@@ -1,0 +1,98 @@
+"""SQL of stored values: total for every value of a type, whatever other rows hold and a file may bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpduck.kernel.columns.expressions import Column, Expression, Names, require
+from dpduck.values.sqltypes import sql_type
+
+
+def text_sql(value: str, type_name: str) -> str:
+    """Returns SQL of a stored value's text, total for every value of its type: NULL for moments that have no text."""
+    kind = sql_type(type_name)
+    if kind.is_float:
+        return f"CAST({without_sign(value, type_name)} AS VARCHAR)"
+    if kind.is_decimal:
+        return f"CASE WHEN {digits_fit(value, type_name)} THEN CAST({value} AS VARCHAR) END"
+    if kind.calendar is None:
+        return f"CAST({value} AS VARCHAR)"
+    low, high = (f"CAST('{end}' AS {type_name})" for end in kind.calendar)
+    ends = ("infinity", "-infinity") if kind.has_infinity else ()
+    endless = "".join(f" OR {value} = CAST('{end}' AS {type_name})" for end in ends)
+    return f"CASE WHEN {value} BETWEEN {low} AND {high}{endless} THEN CAST({value} AS VARCHAR) END"
+
+
+@dataclass(frozen=True)
+class AsText(Expression):
+    """The text of a stored column. Equal values have equal texts."""
+
+    column: Column
+
+    def __post_init__(self) -> None:
+        require(sql_type(self.column.type_name).is_selectable)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    def write(self, names: Names) -> str:
+        return text_sql(names(self.column), self.column.type_name)
+
+
+def without_sign(value: str, type_name: str) -> str:
+    """Returns a stored FLOAT or DOUBLE in which zero has no sign, and NaN none.
+
+    DuckDB stores -0.0 as 0.0 where rows around it hold 0.0, since RLE and constant segments compare values: a sign
+    would be what other people's rows make of it.
+    """
+    zero, nan = (f"CAST('{text}' AS {type_name})" for text in ("0", "nan"))
+    return f"CASE WHEN {value} = 0 THEN {zero} WHEN isnan({value}) THEN {nan} ELSE {value} END"
+
+
+def digits_fit(value: str, type_name: str) -> str:
+    """Tells whether a stored decimal has no more digits than its type; from Arrow and Parquet DuckDB keeps others."""
+    kind = sql_type(type_name)
+    most = f"{'9' * (kind.digits - kind.scale) or '0'}.{'9' * kind.scale}"
+    low, high = (f"CAST('{sign}{most}' AS {type_name})" for sign in ("-", ""))
+    return f"{value} BETWEEN {low} AND {high}"
+
+
+LONGEST_JOINED = 4096
+"""Bytes of the texts of a row that stand beside a join; rows with longer ones are left out there."""
+
+
+def fits_sql(value: str, type_name: str, longest: int) -> str:
+    """Returns a condition that leaves out a row whose text is too long; "" for other types."""
+    length = sql_type(type_name).length_function
+    return f"({value} IS NULL OR {length}({value}) <= {longest})" if length else ""
+
+
+LONGEST_AS_IT_IS, LONGEST_UNIT = 64, 65_535
+"""Bytes of a privacy unit that stands beside each of its rows; a longer one is known by its SHA-256 there, and rows of
+one that is longer than the second are nobody's."""
+
+
+def shortened_sql(value: str, type_name: str) -> str:
+    """Returns SQL of a privacy unit in at most 65 bytes: equal for equal units, and for no others.
+
+    What a row says of its unit is held for each of the unit's rows, of which joins and references make many: one long
+    name would fill the memory. A digest has 65 bytes, and so is no unit that is written out.
+    """
+    kind = sql_type(type_name)
+    if not kind.is_shortened:
+        return value
+    length = f"{kind.length_function}({value})"
+    digest = f"'~' || sha256({value})"
+    written = digest if kind.is_text else f"encode({digest})"
+    short, hashed = f"WHEN {length} <= {LONGEST_AS_IT_IS} THEN {value}", f"WHEN {length} <= {LONGEST_UNIT}"
+    return f"CASE {short} {hashed} THEN {written} END"
+
+
+def instant_sql(value: str) -> str:
+    """Returns SQL of a TIMESTAMP WITH TIME ZONE as microseconds: two instants may have one text, where clocks went
+    back.
+    """
+    most = (1 << 63) - 1
+    ends = f"WHEN {value} = 'infinity' THEN {most} WHEN {value} = '-infinity' THEN -{most}"
+    return f"CASE {ends} ELSE epoch_us({value}) END"

@@ -1,0 +1,200 @@
+"""Contributions in SQL, level by level: rows, steps, units where bounds are by group, cells.
+
+Nothing here raises on any row: values are DOUBLE, and are subtracted, divided and cast, by TRY_CAST, only where they
+are between their bounds; sums of BIGINT are HUGEINT, which 2^63 rows of 2^63 do not overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.contributions import LARGEST_BOUND, Contribution
+
+LIMB = 1 << 32
+Column = NDArray[np.integer]
+
+
+def flag(number: int) -> str:
+    """Tells whether a row meets the condition of an aggregate."""
+    return f"dpduck_flag_{number}"
+
+
+def value(number: int) -> str:
+    """Returns the number of steps of a row; its value before that."""
+    return f"dpduck_value_{number}"
+
+
+def _double(number: Fraction) -> str:
+    return f"CAST({float(number)!r} AS DOUBLE)"
+
+
+def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
+    """Returns columns of the rows: what conditions and values are, by name."""
+    columns: dict[str, str] = {}
+    for number, aggregate in enumerate(aggregates):
+        condition, found = aggregate.condition, aggregate.value
+        if condition is not None:
+            columns[flag(number)] = condition.sql
+        if found is not None:
+            written = found.sql
+            columns[value(number)] = written if condition is None else f"CASE WHEN {condition.sql} THEN {written} END"
+    return columns
+
+
+def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, kept: Sequence[str]) -> str:
+    """Returns the rows with their values in steps; as they are where nothing has a value."""
+    columns = [
+        f"{steps(aggregate, value(number))} AS {value(number)}"
+        for number, aggregate in enumerate(aggregates)
+        if aggregate.value is not None
+    ]
+    columns += [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
+    return f"SELECT {', '.join([*kept, *columns])} FROM ({rows_sql})" if columns else rows_sql
+
+
+def checked_columns(aggregates: Sequence[Contribution]) -> list[str]:
+    """Bounds flags and steps: flags stay; steps lie between their bounds, and only where the condition holds."""
+    columns = [flag(number) for number, aggregate in enumerate(aggregates) if aggregate.condition is not None]
+    for number, aggregate in enumerate(aggregates):
+        if aggregate.value is not None:
+            low, high = bounds_of_steps(aggregate)
+            inside, below = f"{value(number)} BETWEEN {low} AND {high}", f"{value(number)} < {low}"
+            outside = f"CASE WHEN {below} THEN {low} WHEN {value(number)} > {high} THEN {high} END"
+            cut = f"CASE WHEN {inside} THEN {value(number)} ELSE {outside} END"
+            cut = f"CASE WHEN {flag(number)} THEN {cut} END" if aggregate.condition is not None else cut
+            columns.append(f"{cut} AS {value(number)}")
+    return columns
+
+
+def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
+    """Returns the least and the most steps of a row, before a unit's rows are added up where that is asked."""
+    return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
+
+
+def steps(aggregate: Contribution, value: str) -> str:
+    """k of a row; of one that is still to be added up for its unit, its value in steps from 0.
+
+    No value is farther from 0 than 2^45 steps, of which a double keeps 2^-8: nothing between low and high rounds to
+    less than 0 or more than K. least, greatest and round would take several times as long as all the rest. What is
+    between is not asked where the type has room for the value: every step is put between 0 and K by checked_columns.
+    """
+    if aggregate.stepped:
+        return value
+    low, high = aggregate.low, aggregate.high
+    first, last = bounds_of_steps(aggregate)
+    if aggregate.per_group:
+        low, high = first * aggregate.step, last * aggregate.step
+    above = f"({value} - {_double(low)})" if low and not aggregate.per_group else value
+    quotient = f"{above} / {_double(aggregate.step)}" if aggregate.step != 1 else above
+    type_name = "INTEGER" if last < LIMB >> 2 else "BIGINT"
+    if aggregate.reach is not None and (aggregate.reach + abs(low)) / aggregate.step < LIMB >> 2:
+        return f"TRY_CAST({quotient} AS {type_name})"
+    return (
+        f"CASE WHEN {value} BETWEEN {_double(low)} AND {_double(high)} THEN TRY_CAST({quotient} AS {type_name}) "
+        f"WHEN isfinite({value}) THEN CASE WHEN {value} < {_double(low)} THEN {first} ELSE {last} END END"
+    )
+
+
+def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[str]:
+    """Writes the sums for each unit in each cell. kind: a type that holds each sum."""
+    columns = []
+    for number, aggregate in enumerate(aggregates):
+        if aggregate.per_group:
+            columns.append(f"{_clamped(aggregate, number)} AS {value(number)}")
+            continue
+        columns.append(f"{_rows(aggregate, number)} AS dpduck_rows_{number}")
+        if aggregate.form != "count":
+            columns += [
+                f"count({value(number)}) AS dpduck_valued_{number}",
+                f"CAST(sum({value(number)}) AS {kind}) AS dpduck_sum_{number}",
+            ]
+        if aggregate.has_squares:
+            columns.append(f"CAST(sum({_square(number)}) AS {kind}) AS dpduck_squares_{number}")
+    return columns
+
+
+def _clamped(aggregate: Contribution, number: int) -> str:
+    """k of a unit in a cell, NULL where none of its rows contributes."""
+    low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
+    if aggregate.value is not None:
+        present, total = f"count({value(number)})", f"sum({value(number)})"
+    else:
+        present = total = _rows(aggregate, number)
+    if aggregate.per_group == "average":
+        total = f"round(CAST({total} AS DOUBLE) / {present})"
+    steps = f"CAST(least(greatest({total}, {low}), {high}) AS BIGINT) - ({low})"
+    return f"CASE WHEN {present} > 0 THEN {steps} END"
+
+
+def _rows(aggregate: Contribution, number: int) -> str:
+    return f"count(CASE WHEN {flag(number)} THEN 1 END)" if aggregate.condition is not None else "count(*)"
+
+
+def _square(number: int) -> str:
+    return f"CAST({value(number)} AS BIGINT) * {value(number)}"
+
+
+def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
+    """Writes the sums for each cell, over rows, or over units that were added up by `by_unit`."""
+    columns: list[str] = []
+    for number, aggregate in enumerate(aggregates):
+        added = units and not aggregate.per_group
+        if aggregate.form == "count":
+            columns.append(_total(f"dpduck_rows_{number}") if added else _rows(aggregate, number))
+            continue
+        rows, valued = _rows(aggregate, number), f"count({value(number)})"
+        sums, squares = f"sum({value(number)})", f"sum({_square(number)})"
+        if added:
+            rows, valued = _total(f"dpduck_rows_{number}"), _total(f"dpduck_valued_{number}")
+            sums, squares = f"sum(dpduck_sum_{number})", f"sum(dpduck_squares_{number})"
+        elif aggregate.per_group:
+            rows = valued
+        columns += [rows, valued, *_limbs(sums)]
+        if aggregate.has_squares:
+            columns += _limbs(squares)
+    return columns
+
+
+def by_weighed_cell(aggregates: Sequence[Contribution]) -> list[str]:
+    """Writes the sums for each cell over units, whose columns have been multiplied by weights: those of `by_cell`."""
+    columns: list[str] = []
+    for number, aggregate in enumerate(aggregates):
+        columns.append(_total(f"dpduck_rows_{number}"))
+        if aggregate.form != "count":
+            columns += [_total(f"dpduck_valued_{number}"), *_limbs(f"sum(dpduck_sum_{number})")]
+        if aggregate.has_squares:
+            columns += _limbs(f"sum(dpduck_squares_{number})")
+    return columns
+
+
+def _total(column: str) -> str:
+    return f"CAST(ifnull(sum({column}), 0) AS BIGINT)"
+
+
+def _limbs(total: str) -> list[str]:
+    """Returns a total that is not negative, modulo 2^64, in two halves that fit BIGINT."""
+    return [f"CAST(ifnull({total}, 0) % {LIMB} AS BIGINT)", f"CAST((ifnull({total}, 0) // {LIMB}) % {LIMB} AS BIGINT)"]
+
+
+def tables_from(aggregates: Sequence[Contribution], columns: Sequence[Column]) -> list[NDArray[np.int64]]:
+    """Returns the tables of all aggregates from the columns of `by_cell`, in 64 bits that wrap."""
+    fetched = iter([np.ma.getdata(column).astype(np.int64) for column in columns])
+    tables: list[NDArray[np.int64]] = []
+    for aggregate in aggregates:
+        rows = next(fetched)
+        if aggregate.form == "count":
+            tables.append(rows)
+            continue
+        valued, sums = next(fetched), _joined(next(fetched), next(fetched))
+        squares = _joined(next(fetched), next(fetched)) if aggregate.has_squares else sums
+        tables += aggregate.tables_of(rows, valued, sums, squares)
+    return tables
+
+
+def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    joined: NDArray[np.int64] = (high << 32) + low
+    return joined

@@ -1,0 +1,492 @@
+"""One scan over private rows: from a counting job to exact counts, in two stages.
+
+Rows to integers: stored columns become codes, flags and steps in the database's process; what an analyst wrote about
+a row is computed by a worker process (worker/program.py). Integers to counts: stage.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.columns.arithmetic import Double
+from dpduck.kernel.columns.conditions import where_sql
+from dpduck.kernel.columns.expressions import Column as StoredColumn
+from dpduck.kernel.columns.expressions import Expression, Own
+from dpduck.kernel.contributions import KEY, Contribution, Crowds, key_integer
+from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
+from dpduck.kernel.loss import light_rows
+from dpduck.kernel.relations import Grouped, Source
+from dpduck.kernel.rows import binning, reader
+from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
+from dpduck.kernel.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
+from dpduck.kernel.stage import cells_sql, cut_sql, stage_sql
+from dpduck.kernel.units import ROWS
+from dpduck.kernel.worker.program import Division, Output
+from dpduck.kernel.worker.workers import Workers
+from dpduck.values.domain import ValueDomain
+from dpduck.values.errors import InternalError
+
+FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
+LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
+
+Column = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
+
+    here: which keys the database reads itself. labels: of those that are looked up in a subquery, their short texts.
+    """
+
+    job: CountingJob
+    scan: Scan
+    keys: tuple[KeyReading, ...]
+    here: tuple[bool, ...]
+    division: Division
+    labels: Mapping[int, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def short(self) -> dict[str, str]:
+        """Returns the columns of short texts."""
+        return {binning.label_name(position): text for position, text in self.labels.items()}
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """Returns labels and edges of the keys that the database reads."""
+        read = [key for key, here in zip(self.keys, self.here, strict=True) if here]
+        return {name: value for key in read for name, value in key.parameters.items()}
+
+
+def count_exactly(
+    cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
+) -> ExactCounts:
+    """Returns exact counts of `job`; its only error has one fixed text, since DuckDB's texts may quote data.
+
+    workers: where processes for an analyst's expressions come from; None for some of its own.
+    """
+    job, totals = pregrouped(job)
+    reading = read_job(job)
+    again = {KEY: key_integer(bounding_key)} if 0 < job.groups < job.max_rows else {}
+    parameters = rows_parameters(reading, bounding_key)
+    return counts_of(reading, _answer(cursor, reading, totals, parameters, workers, again))
+
+
+def rows_parameters(reading: Reading, bounding_key: bytes) -> dict[str, object]:
+    """Returns the parameters of a job's rows: labels, edges, and the key of a unit's order."""
+    parameters: dict[str, object] = dict(reading.parameters)
+    if reading.job.unit is not None and reading.job.prepared is None:
+        parameters[KEY] = key_integer(bounding_key)
+    return parameters
+
+
+def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
+    """Returns exact counts from the columns of a job's stage."""
+    job = reading.job
+    if job.levels:
+        levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
+        return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
+    if job.together:
+        return ExactCounts((), np.array(tables_from(job.aggregates, columns), np.int64), (), job.unit_bounds)
+    if any(one.norm for one in job.aggregates) and job.merges:
+        keys, sizes = len(job.attributes), tuple(one.size for one in job.attributes)
+        merged = tuple(np.ma.getdata(column).astype(np.int64) for column in columns[:keys])
+        tables = np.array(tables_from(job.aggregates, columns[keys:]), np.int64)
+        return ExactCounts(merged, tables, sizes, job.unit_bounds)
+    if _packed(reading):
+        return counts_of_packed(reading, columns)
+    codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
+    return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[len(codes) :]), dtype=np.int64))
+
+
+def counts_of_packed(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
+    """Returns exact counts from the columns of stage.cells_sql over packed keys."""
+    codes, keys = _unpacked(reading, columns), len(_words(reading))
+    return _exact_counts(reading.job, codes, np.array(tables_from(reading.job.aggregates, columns[keys:]), np.int64))
+
+
+def key_slot_sql(reading: Reading, position: int) -> str:
+    """Returns the slot of one key of a row whose keys are packed."""
+    word = next(one for one in _words(reading) if position in one)
+    weight = _weights(reading.keys, word)[word.index(position)]
+    return f"({_cell(word[0])} // {weight}) % {reading.keys[position].slots}"
+
+
+def read_job(job: CountingJob) -> Reading:
+    """Divides a job between the database and a worker."""
+    scan = scan_of(job)
+    here = tuple(_is_read(key) for key in job.keys)
+    outputs = worker_outputs(job, scan)
+    alone = all(here) and not outputs and not scan.moved
+    written = job.prepared.codes if job.prepared is not None and alone else frozenset[Expression]()
+    read = [one and key.value not in written for one, key in zip(here, job.keys, strict=True)]
+    made = isinstance(job.source.first, Grouped)  # of SQL in which texts are short already
+    labels = {} if made else binning.short_labels(job.keys, read)
+    named = [
+        replace(key, value=Own((binning.label_name(at),))) if at in labels else key for at, key in enumerate(job.keys)
+    ]
+    keys = tuple(
+        code_reading(key) if key.value in written else key_reading(key, position) for position, key in enumerate(named)
+    )
+    parameters: dict[str, object] = {}
+    for position, key in enumerate(job.keys):
+        if not here[position]:
+            computed = key_reading(KeyColumn(Own(("{}",)), key.domain), position)
+            inside = " AND ".join(f"({condition})" for condition in (*computed.filters, computed.guard) if condition)
+            slot = computed.slot_sql("BIGINT")
+            outputs[_cell(position)] = Output(
+                "integer", key.value, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
+            )
+            parameters.update(computed.parameters)
+    division = Division(outputs, scan.moved, parameters, scan.copies)
+    return Reading(job, scan, keys, here, division, labels)
+
+
+def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
+    """Returns the flags and steps of aggregates that the database does not read itself."""
+    outputs: dict[str, Output] = {}
+    for number, aggregate in enumerate(job.aggregates):
+        if aggregate.condition is not None and not aggregate.condition.plain:
+            outputs[flag(number)] = Output("flag", aggregate.condition)
+        if aggregate.value is not None and scan.number(aggregate.value) is None:
+            outputs[value(number)] = Output("integer", aggregate.value, steps(aggregate, "{}"))
+    return outputs
+
+
+def _is_read(key: KeyColumn) -> bool:
+    """Tells whether the database reads a key itself: as it is stored, and a number at most as a DOUBLE."""
+    return key.value.is_narrow if isinstance(key.value, Double) else key.value.plain
+
+
+def _packed(reading: Reading) -> bool:
+    """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
+    return reading.job.unit is not None or reading.division.needed or reading.scan.elsewhere is not None
+
+
+def job_sql(job: CountingJob) -> str:
+    """Returns the one query that runs over private rows where no worker is needed."""
+    reading = read_job(job)
+    return _stage(reading, packed_rows(reading)) if _packed(reading) else unbounded_sql(reading)
+
+
+def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
+    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with the column of their rows.
+
+    Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
+    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
+    """
+    plain = job.unit is None and job.aggregates == (Contribution(),) and job.elsewhere is None
+    listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
+    if not plain or not listed or len(listed) < len(job.keys):
+        return job, None
+    if any(len(domain.values) <= binning.MOST_POSITIONS for domain in listed):
+        return job, None
+    scan = scan_of(job)
+    if scan.moved or scan.stages or not all(map(_is_read, job.keys)):
+        return job, None
+    names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
+    columns = ", ".join(f"{_by_bytes(key)} AS {name}" for key, name in zip(job.keys, names, strict=True))
+    rows = (
+        f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{where_sql(scan.where)} GROUP BY {', '.join(names)}"
+    )
+    keys = tuple(replace(key, value=Own((f"dpduck_groups.{name}",))) for key, name in zip(job.keys, names, strict=True))
+    source = Source(Grouped(f"({rows}) AS dpduck_groups"))
+    grouped = replace(job, source=source, filters=(), keys=keys, periods=None)
+    return grouped, f"dpduck_groups.{ROWS}"
+
+
+def _by_bytes(key: KeyColumn) -> str:
+    """Returns a key to group by: of texts that a collation equates, one row would choose the spelling of all."""
+    if binning.is_long_list(key):  # a text that may be no label would be held for each of its groups
+        return f'({binning.short_label(key)}) COLLATE "binary"'
+    type_name = key.value.type_name if isinstance(key.value, StoredColumn) else key.domain.type_name
+    return f'{key.value.sql} COLLATE "binary"' if type_name == "VARCHAR" else key.value.sql
+
+
+def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
+    """Returns one row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
+    groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
+    from_sql = scan_of(job).from_sql
+    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {from_sql}{where_sql(_inside(readings, True))}"
+    return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
+
+
+def _answer(
+    cursor: duckdb.DuckDBPyConnection,
+    reading: Reading,
+    totals: str | None,
+    parameters: Mapping[str, object],
+    workers: Workers | None,
+    given: Mapping[str, object],
+) -> list[Column]:
+    """Returns the columns of the counts. given: parameters of the stage that orders groups, and not of rows alone."""
+    if totals is not None:
+        return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
+    if not _packed(reading) and not reading.scan.stages:
+        return reader.columns(cursor, unbounded_sql(reading), parameters)
+
+    def stage(rows: str, crowds: Crowds | None) -> str:
+        return _stage(reading, rows, crowds) if _packed(reading) else unbounded_sql(reading)
+
+    def cut(rows: str) -> tuple[str, str]:
+        groups, codes = (reading.job.groups, _group_codes(reading)) if reading.job.groups else (None, None)
+        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows, groups, codes)
+
+    with counted(
+        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, given, cut,
+        ranked=_ranked(reading),
+    ) as found:  # fmt: skip
+        sql, second, given = found
+        return reader.columns(second, sql, given)
+
+
+def _ranked(reading: Reading) -> Ranked | None:
+    """Returns the rows of the units that may have to be ranked, or weighed. None: these units are not told apart."""
+    job = reading.job
+    few = None if not any(one.norm for one in job.aggregates) else light_rows(job.aggregates)
+    few = min(job.groups, job.max_rows) if job.groups else few
+    if job.levels or few == 0:
+        return None
+    return Ranked(job, lambda scan: packed_rows(replace(reading, scan=scan)), few)
+
+
+def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
+    """Returns the constant stage over rows of integers."""
+    job = reading.job
+    if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
+    known = reading.scan.known([key.value for key in job.keys], reading.division.needed)
+    most = None if job.unit is None else job.max_rows
+    cells = packed_cells(reading)
+    if (job.levels or any(one.norm for one in job.aggregates)) and job.merges:
+        rows, cells = merged_rows(reading, rows), merged_cells(job)
+        if crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=merged_rows(reading, crowds.rows_sql))
+    levels = (job.levels, job.spread) if job.levels else None
+    groups, codes = (job.groups, _group_codes(reading)) if job.groups else (None, None)
+    return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
+
+
+def merged_rows(reading: Reading, rows: str) -> str:
+    """Returns rows of integers by the attributes' codes in place of cells: NULL or -1 where a row has no code."""
+    cells = packed_cells(reading)
+    inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
+    columns = [
+        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {_merged(number)}"
+        for number, one in enumerate(reading.job.attributes)
+    ]
+    return f"SELECT {', '.join(columns)}, * EXCLUDE ({', '.join(cells)}) FROM ({rows})"
+
+
+def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
+    """Returns SQL of an attribute's code by its list over all combinations of its keys' codes."""
+    sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
+    place = "0"
+    for source, size in zip(sources, attribute.codes.shape, strict=True):
+        place = f"({place} * {size} + {source})"
+    within = zip(sources, attribute.codes.shape, strict=True)
+    known = " AND ".join(f"{source} BETWEEN 0 AND {size - 1}" for source, size in within)
+    codes = ", ".join(map(str, attribute.codes.ravel().tolist()))
+    return f"CASE WHEN {known} THEN list_extract(CAST([{codes}] AS BIGINT[]), {place} + 1) END"
+
+
+def merged_cells(job: CountingJob) -> dict[str, int | None]:
+    """Returns the columns of the attributes' codes, with their capacities."""
+    return {_merged(number): one.size for number, one in enumerate(job.attributes)}
+
+
+def _merged(number: int) -> str:
+    return f"dpduck_attribute_{number}"
+
+
+def _group_codes(reading: Reading) -> list[str]:
+    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered.
+
+    A code is the same however rows are read: of a prepared table, by a worker, or as they are stored.
+    """
+    return [_code_sql(reading, position) for position in range(len(reading.keys))]
+
+
+def _code_sql(reading: Reading, position: int) -> str:
+    key, slot = reading.keys[position], f"CAST({key_slot_sql(reading, position)} AS BIGINT)"
+    codes = [*key.codes.tolist(), key.null_code]
+    if codes[:-1] == list(range(len(codes) - 1)) and key.null_code in (-1, len(codes) - 1):
+        return slot
+    return f"list_extract(CAST([{', '.join(map(str, codes))}] AS BIGINT[]), {slot} + 1)"
+
+
+def packed_cells(reading: Reading) -> dict[str, int | None]:
+    """Returns the columns of packed keys, with their capacities."""
+    return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
+
+
+def packed_rows(reading: Reading) -> str:
+    """Returns rows of integers, but for what the worker computes, whose inputs are there in its place.
+
+    Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
+    """
+    job, division = reading.job, reading.division
+    words = [word for word in _words(reading) if reading.here[word[0]]]
+    cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
+    own = own_aggregates(job, reading.scan, division)
+    columns = row_columns(own)
+    late = {_cell(position) for position in reading.labels}
+    here = [position for position, read in enumerate(reading.here) if read and position not in reading.labels]
+    conditions = _inside([reading.keys[position] for position in here], True)
+    early = {name: sql for name, sql in cells.items() if name not in late}
+    rows = rows_sql(reading.scan, {**early, **reading.short, **columns}, conditions, division)
+    if late:
+        kept = [*early, *columns, *reading.scan.bounding, *division.inputs()]
+        rows = _looked_up(reading, {name: cells[name] for name in late}, kept, rows, True)
+    return steps_sql(own, rows, [*cells, *reading.scan.bounding, *division.inputs()])
+
+
+def _looked_up(reading: Reading, cells: Mapping[str, str], kept: Sequence[str], rows: str, exactly: bool) -> str:
+    """Returns rows whose short texts have become codes, without those outside of a domain."""
+    listed = ", ".join([*(f"{sql} AS {name}" for name, sql in cells.items()), *kept])
+    inside = _inside([reading.keys[position] for position in reading.labels], exactly)
+    return f"SELECT {listed} FROM ({rows}){where_sql(inside)}"
+
+
+def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
+    """Returns the aggregates without what the worker computes of them, with numbers as the database computes them."""
+    outputs = division.outputs
+    own = [
+        Contribution(aggregate.condition) if value(number) in outputs else _own(aggregate, scan)
+        for number, aggregate in enumerate(job.aggregates)
+    ]
+    return [replace(one, condition=None) if flag(number) in outputs else one for number, one in enumerate(own)]
+
+
+def _own(aggregate: Contribution, scan: Scan) -> Contribution:
+    if aggregate.value is None:
+        return aggregate
+    number, held = scan.number(aggregate.value), scan.steps(aggregate)
+    if number is None:
+        raise InternalError("a value that a worker computes")
+    if held:
+        return replace(aggregate, value=Own((held,)), stepped=True)
+    return replace(aggregate, value=Own((number.sql,)), reach=None if scan.unit is None else number.reach)
+
+
+def unbounded_sql(reading: Reading) -> str:
+    """Returns one row per occupied group: a column per key, then those of the aggregates.
+
+    Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
+    packing several keys into one integer is not.
+    """
+    job, scan, nothing = reading.job, reading.scan, Division({}, ())
+    if any(aggregate.per_group for aggregate in job.aggregates):
+        raise InternalError("contributions by group need a privacy unit")
+    exactly = prod(key.slots for key in reading.keys) > FEW_GROUPS
+    groups = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
+    own = own_aggregates(job, scan, nothing)
+    late = {_cell(position): groups[_cell(position)] for position in reading.labels}
+    early = {name: sql for name, sql in groups.items() if name not in late}
+    inside = _inside([key for place, key in enumerate(reading.keys) if place not in reading.labels], exactly)
+    rows = rows_sql(scan, {**early, **reading.short, **row_columns(own)}, inside, nothing)
+    if late:
+        rows = _looked_up(reading, late, [*early, *row_columns(own)], rows, exactly)
+    return cells_sql(steps_sql(own, rows, list(groups)), list(groups), job.aggregates)
+
+
+def _cell(number: int) -> str:
+    return f"dpduck_cell_{number}"
+
+
+def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
+    """Returns conditions that keep rows inside the domains, and some outside, which are dropped as groups."""
+    conditions = [condition for reading in readings for condition in reading.filters]
+    return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
+
+
+def _words(reading: Reading) -> list[list[int]]:
+    """Returns positions of the keys that share one 64-bit integer, mixed radix: the first key of a word varies slowest.
+
+    What the worker computes has a word of its own, and so have codes of prepared rows, most of which are not ranked.
+    """
+    words: list[list[int]] = []
+    alone = reading.job.prepared is not None and not reading.division.needed
+    for position, here in enumerate(reading.here):
+        joined = words and here and reading.here[words[-1][0]] and not alone
+        joined = joined and not {words[-1][0], position} & set(reading.labels)  # which are coded later
+        longer = [*words[-1], position] if joined else []
+        if longer and _farthest(reading.keys, longer) < LARGEST_WORD:
+            words[-1] = longer
+        else:
+            words.append([position])
+    return words
+
+
+def _weights(readings: Sequence[KeyReading], word: Sequence[int]) -> list[int]:
+    return [prod(readings[later].slots for later in word[rank + 1 :]) for rank in range(len(word))]
+
+
+def _farthest(readings: Sequence[KeyReading], word: Sequence[int]) -> int:
+    """Returns how far from zero the integer of any row lies at most, inside the domains or not."""
+    reaches = (max(readings[position].reach, readings[position].slots) for position in word)
+    return sum(reach * weight for reach, weight in zip(reaches, _weights(readings, word), strict=True))
+
+
+def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
+    """Returns the packed integer; 32 bits sort faster than 64."""
+    if len(word) == 1 and readings[word[0]].as_it_is:
+        return readings[word[0]].packed_sql
+    type_name = "INTEGER" if _farthest(readings, word) < 1 << 31 else "BIGINT"
+    slots = (readings[position].slot_sql(type_name) for position in word)
+    return " + ".join(f"{slot} * {weight}" for slot, weight in zip(slots, _weights(readings, word), strict=True))
+
+
+def _unpacked(reading: Reading, columns: Sequence[Column]) -> list[Column]:
+    """Returns the domain codes from packed integers."""
+    codes: list[Column] = []
+    for word, column in zip(_words(reading), columns, strict=False):
+        slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])
+        codes += [reading.keys[position].decode(slot) for position, slot in zip(word, slots, strict=True)]
+    return codes
+
+
+def _codes(reading: KeyReading, column: Column) -> Column:
+    """Returns the domain codes from group values, in a type that no row decides."""
+    values, missing = np.ma.getdata(column), np.ma.getmask(column)
+    if not np.any(missing) and reading.first == 0 and np.array_equal(reading.codes, np.arange(len(reading.codes))):
+        return values.astype(np.int64)
+    slots = values.astype(np.int64) - reading.first
+    slots[missing] = len(reading.codes)
+    return reading.decode(slots)
+
+
+def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.int64]) -> ExactCounts:
+    """Turns key codes into codes of released attributes, without combinations outside a domain or an attribute."""
+    inside = _all_inside(keys)
+    if inside is not None:
+        keys, counts = [codes[inside] for codes in keys], counts[:, inside]
+    coordinates = [_attribute_codes(attribute, keys).astype(np.int64, copy=False) for attribute in job.attributes]
+    kept = _all_inside(coordinates)
+    if kept is not None:
+        coordinates, counts = [codes[kept] for codes in coordinates], counts[:, kept]
+    sizes = tuple(attribute.size for attribute in job.attributes)
+    bounds = zip(job.aggregates, job.unit_bounds, strict=True)
+    return ExactCounts(
+        tuple(coordinates), counts, sizes, tuple(bound for aggregate, bound in bounds for _ in range(aggregate.tables))
+    )
+
+
+def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
+    """Marks the combinations that no column drops; None where none is dropped."""
+    dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
+    return ~np.logical_or.reduce(dropping) if dropping else None
+
+
+def _attribute_codes(attribute: Attribute, keys: Sequence[Column]) -> Column:
+    sources = tuple(keys[source] for source in attribute.sources)
+    plain = len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size))
+    return sources[0] if plain else attribute.codes[sources]

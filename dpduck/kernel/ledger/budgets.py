@@ -1,0 +1,324 @@
+"""Budgets: what was spent of each (rebuilt from the rows of the ledger), what one has room for, how it may change.
+
+Every number in a message is public. Where rows are protected by period, a unit is one person's rows of one period. A
+charge names the run of periods whose rows its answers may read; the answers do not depend on rows of other periods
+(rows/periods.py filters the scan). So
+
+  of one period:   the charges whose run has it add up, and no others;
+  of a person:     let a charge of (epsilon, rho) name k periods. Taking away all rows of a person takes away at most k
+                   units that its answers read, one after the other: k epsilon, or k^2 rho (Bun and Steinke 2016,
+                   Proposition 1.9), or what k epsilon costs in rho, whichever is less. These add up over charges.
+
+LIFETIME bounds the second sum. A delta for selected keys is bounded for one unit at a time: of more periods than one
+nothing is proven for a person, so that LIFETIME refuses it (docs/privacy.md, "Units by periods").
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import reduce
+
+from dpduck.kernel.ledger.entries import GENESIS, NOTHING, LedgerRow, added, budget_of, charge_of
+from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
+from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
+from dpduck.values.periods import Periods, every, last_number, runs, split_key, word_of
+from dpduck.values.privacy import ZERO, Budget, Charge
+
+UNBOUNDED = Fraction(1)
+"""The delta of a person where nothing is proven: no budget has so much."""
+
+
+@dataclass
+class PeriodSums:
+    """What one unit has spent, or one principal of it. charges: by the run that was named. person: see above."""
+
+    charges: dict[Periods, Charge] = field(default_factory=dict)
+    person: Charge = NOTHING
+
+    def add(self, periods: Periods, charge: Charge) -> None:
+        """Adds a charge."""
+        self.charges[periods] = added(self.charges.get(periods, NOTHING), charge)
+        self.person = added(self.person, for_person(charge, periods.count))
+
+    def by_run(self) -> list[tuple[Periods, Charge]]:
+        """Runs of periods in which the same was spent, in order, each with the sum of the charges that have it.
+
+        In one sweep: a statement over all days so far, asked anew each day, has as many runs as days.
+        """
+        changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
+        for one, charge in self.charges.items():
+            changes[one.first].append((1, charge))
+            changes[one.last + 1].append((-1, charge))
+        waiting, found = sorted(changes, reverse=True), []
+        without, epsilon, rho, delta = 0, ZERO, ZERO, ZERO
+        for run in runs(self.charges):
+            while waiting and waiting[-1] <= run.first:
+                for sign, charge in changes[waiting.pop()]:
+                    without += sign * (charge.epsilon is None)
+                    epsilon += sign * (charge.epsilon or ZERO)
+                    rho, delta = rho + sign * charge.rho, delta + sign * charge.delta
+            found.append((run, Charge(None if without else epsilon, rho, delta)))
+        return found
+
+    def most(self, within: Periods | None) -> Charge:
+        """Returns the most that was spent of any one period of a run, in each measure; None for all periods."""
+        near = {one: charge for one, charge in self.charges.items() if within is None or one.overlaps(within)}
+        found = [spent for run, spent in PeriodSums(near).by_run() if within is None or run.overlaps(within)]
+        return reduce(largest, found, NOTHING)
+
+
+def largest(one: Charge, other: Charge) -> Charge:
+    """Returns the larger of each measure; there is no pure epsilon once one of them has none."""
+    epsilon = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
+    return Charge(epsilon, max(one.rho, other.rho), max(one.delta, other.delta))
+
+
+def for_person(charge: Charge, count: int) -> Charge:
+    """Returns what a charge that names so many periods costs a person with rows in each of them."""
+    if count == 1:
+        return charge
+    epsilon = None if charge.epsilon is None else count * charge.epsilon
+    rho = count * count * charge.rho
+    if epsilon:  # 0 beside a rho says nothing: what an adopted copy misses may have no epsilon
+        rho = min(rho, rho_of_pure(epsilon))
+    return Charge(epsilon, rho, UNBOUNDED if charge.delta else ZERO)
+
+
+def require_named(unit_key: str, periods: Periods | None) -> None:
+    """Fail closed unless a charge names periods where its unit has such, and of the unit's own word."""
+    if word_of(unit_key) != (None if periods is None else periods.word):
+        raise InternalError("a charge and its unit disagree about periods; nothing was charged")
+
+
+def require_proven(charge: Charge, periods: Periods) -> None:
+    """Refuses, under a LIFETIME, what would be added up without an end or without a proof."""
+    one = periods.word.lower()
+    if periods.first == 0 or periods.last == last_number(periods.word):
+        raise BudgetRefusal(
+            f"the statement may read rows of {one}s without an end, and LIFETIME adds up what each of them costs",
+            accepted=f"WHERE with the first and the last {one}: comparisons of the column of PER {periods.word} OF .. "
+            "with dates; or GROUP BY that column, with its DOMAIN",
+        )
+    if charge.delta and periods.count > 1:
+        raise BudgetRefusal(
+            f"selected keys over {periods.count} {one}s have no bound for a whole person, which LIFETIME asks for",
+            accepted=f"one {one} at a time, or keys with a DOMAIN",
+        )
+
+
+def require_charge(charge: Charge) -> None:
+    """Refuse a charge that costs nothing, is not exact, or claims more for its epsilon than zCDP gives."""
+    amounts = [charge.rho, charge.delta, *([] if charge.epsilon is None else [charge.epsilon])]
+    if not all(isinstance(amount, Fraction) for amount in amounts):
+        raise InternalError("a charge must be made of exact rationals")
+    if charge.rho <= 0 or charge.delta < 0 or (charge.epsilon is not None and charge.epsilon <= 0):
+        raise InternalError("a charge must cost something")
+    if charge.epsilon is not None and charge.rho > charge.epsilon * charge.epsilon / 2:
+        raise InternalError("a pure charge must cost at most epsilon^2/2 of rho")
+
+
+def require_budget(budget: Budget) -> None:
+    """Refuse a budget that does not hold together: a rho beyond its epsilon and delta, or no amount at all."""
+    amounts = [budget.delta, budget.delta_keys, *(x for x in (budget.epsilon, budget.rho) if x is not None)]
+    if not all(isinstance(amount, Fraction) for amount in amounts):
+        raise InternalError("a budget must be made of exact rationals")
+    if budget.delta < 0 or not 0 <= budget.delta_keys <= budget.delta or budget.delta >= 1:
+        raise InternalError("a budget's delta must be smaller than 1, and at least what it keeps for keys")
+    if budget.lifetime is not None:
+        require_budget(budget.lifetime)
+        if budget.lifetime.pure != budget.pure or budget.lifetime.lifetime is not None:
+            raise InternalError("a lifetime must add up what its budget does")
+    if budget.rho is None:
+        if budget.epsilon is None or budget.epsilon <= 0 or budget.delta != 0:
+            raise InternalError("a pure budget must have a positive epsilon and no delta")
+        return
+    if budget.rho <= 0:
+        raise InternalError("a budget must have a positive rho")
+    if budget.epsilon is not None and budget.rho > _rho_allowed(budget.epsilon, budget.delta - budget.delta_keys):
+        raise InternalError("a budget's rho must not exceed what its epsilon and delta allow")
+
+
+def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
+    try:
+        return rho_of(epsilon, delta)
+    except ValueError:
+        return ZERO
+
+
+def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
+    """Refuse what is more than is left: pure budgets add epsilon, the others rho and the delta of selected keys.
+
+    owner: whose budget or share it is, for the message.
+    """
+    if budget is None:
+        raise BudgetRefusal(f"there is no {owner}", accepted="CREATE PRIVACY POLICY with a BUDGET by the owner")
+    if budget.rho is not None:
+        _require_sum("rho", owner, budget.rho, spent.rho, charge.rho)
+        _require_sum("delta for keys", owner, budget.delta_keys, spent.delta, charge.delta)
+        return
+    if charge.epsilon is None or charge.delta != 0 or spent.epsilon is None:
+        raise BudgetRefusal(
+            f"the {owner} is pure and cannot pay for, or after, a release with rho or delta",
+            accepted="OPTIONS (epsilon = ...) alone, or a policy with BUDGET (epsilon = ..., delta = ...)",
+        )
+    if budget.epsilon is None:
+        raise InternalError("a pure budget must have an epsilon")
+    _require_sum("epsilon", owner, budget.epsilon, spent.epsilon, charge.epsilon)
+
+
+def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
+    """Returns the part of a budget that one principal may spend."""
+    if not isinstance(allotment, Fraction) or not 0 < allotment <= 1:
+        raise InternalError("an allotment must be an exact share above 0 and up to 1")
+    if budget is None:
+        return None
+    return Budget(
+        epsilon=None if budget.epsilon is None else budget.epsilon * allotment,
+        delta=budget.delta * allotment,
+        delta_keys=budget.delta_keys * allotment,
+        rho=None if budget.rho is None else budget.rho * allotment,
+        lifetime=share_of(budget.lifetime, allotment),
+    )
+
+
+def require_change(unit_key: str, new: Budget, spent: Charge) -> None:
+    """Refuse a budget below what its unit has spent already, in the measure of the new budget."""
+    if new.rho is not None:
+        _require_at_least("rho", unit_key, new.rho, spent.rho, _as_epsilon(new, spent.rho))
+        _require_at_least("delta for keys", unit_key, new.delta_keys, spent.delta)
+        return
+    if spent.epsilon is None or spent.delta != 0:
+        raise Refusal(
+            f"the budget of {unit_key} cannot become pure: rho or delta was spent from it",
+            accepted="BUDGET (epsilon = ..., delta = ...) or (rho = ...)",
+        )
+    if new.epsilon is not None:
+        _require_at_least("epsilon", unit_key, new.epsilon, spent.epsilon)
+
+
+def name_of_change(old: Budget | None, new: Budget) -> str:
+    """Returns the ledger's word for the declaration of a budget."""
+    if old is None:
+        return "budget declared"
+    if old == new:
+        return "budget restated"
+    before, after = _amounts(old), _amounts(new)
+    if (old.lifetime is None) != (new.lifetime is None):
+        return "budget changed"
+    if old.lifetime is not None and new.lifetime is not None:
+        before, after = (*before, *_amounts(old.lifetime)), (*after, *_amounts(new.lifetime))
+    grows = any(x < y for x, y in zip(before, after, strict=True))
+    shrinks = any(x > y for x, y in zip(before, after, strict=True))
+    if old.pure != new.pure or grows == shrinks:
+        return "budget changed"
+    return "budget widened" if grows else "budget narrowed"
+
+
+def shown(amount: Fraction, *, up: bool) -> str:
+    """Returns an amount for people, in six digits and never on the wrong side.
+
+    >>> shown(Fraction(1, 3), up=False), shown(Fraction(1, 3), up=True), shown(Fraction(10), up=True)
+    ('0.333333', '0.333334', '10')
+    >>> shown(Fraction(1, 10**6), up=False), shown(Fraction(1, 10**7), up=False)
+    ('1e-6', '1e-7')
+    """
+    context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR, Emin=-999_999, Emax=999_999)
+    value = context.divide(Decimal(amount.numerator), Decimal(amount.denominator)).normalize(context)
+    place = value.adjusted()
+    return f"{value:{'f' if 0 <= place <= 9 else 'e' if place < -3 else 'g'}}"
+
+
+def _amounts(budget: Budget) -> tuple[Fraction, ...]:
+    adds = budget.epsilon if budget.rho is None else budget.rho
+    return (ZERO if adds is None else adds), budget.delta_keys
+
+
+def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, asked: Fraction) -> None:
+    if spent + asked <= budget:
+        return
+    left = max(ZERO, budget - spent)
+    accepted = f"{measure} of at most {shown(left, up=False)}" if left else "a budget widened by the owner"
+    if measure == "delta for keys":  # LAPLACE_THRESHOLD spends its whole delta on them
+        accepted += "; GAUSSIAN_THRESHOLD, which takes a part of its delta" if left else ""
+        accepted += "; for the owner ALTER PRIVACY POLICY ON .. SET BUDGET (epsilon = .., delta = .., delta_keys = ..)"
+    raise BudgetRefusal(
+        f"the statement asks for {measure} = {shown(asked, up=True)} "
+        f"but the {owner} has {shown(left, up=False)} of {shown(budget, up=False)} left",
+        accepted=accepted,
+    )
+
+
+def _as_epsilon(budget: Budget, rho: Fraction) -> str:
+    """Converts what was spent to the epsilon that a budget with this delta would need."""
+    delta = budget.delta - budget.delta_keys
+    if budget.epsilon is None or delta <= 0 or rho <= 0:
+        return ""
+    least = epsilon_of(rho, delta) * (1 + Fraction(1, 10**9))
+    return f": epsilon of at least {shown(least, up=True)} with delta = {float(budget.delta):g}"
+
+
+def _require_at_least(measure: str, unit_key: str, new: Fraction, spent: Fraction, also: str = "") -> None:
+    if new < spent:
+        raise Refusal(
+            f"the budget of {unit_key} cannot be {measure} = {shown(new, up=False)}: "
+            f"{shown(spent, up=True)} is already spent",
+            accepted=f"{measure} of at least {shown(spent, up=True)}{also}",
+        )
+
+
+class LedgerState:
+    """Sums over all verified rows: kept in memory so that a charge never reads the whole ledger.
+
+    spent, spent_by: by the key of what is charged, which has a unit's periods in it. periods: the same of units by
+    periods, by unit and principal, None for all of them.
+    """
+
+    def __init__(self) -> None:
+        self.last_id = 0
+        self.charged_last = False
+        """Whether the last entry is a charge."""
+
+        self.budgets: dict[str, Budget] = {}
+        self.spent: dict[str, Charge] = {}
+        self.spent_by: dict[tuple[str, str], Charge] = {}
+        self.periods: dict[tuple[str, str | None], PeriodSums] = {}
+        self._hashes = bytearray(bytes.fromhex(GENESIS))
+
+    def hash_at(self, row_id: int) -> str:
+        """Returns the hash of a row that was absorbed; of no row, the beginning of the chain."""
+        return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
+
+    def absorb(self, row: LedgerRow) -> None:
+        """Add a row that has just been written or verified."""
+        charge = charge_of(row.epsilon, row.rho, row.delta)
+        person = (row.unit_key, row.principal)
+        self.spent[row.unit_key] = added(self.spent.get(row.unit_key, NOTHING), charge)
+        self.spent_by[person] = added(self.spent_by.get(person, NOTHING), charge)
+        unit_key, periods = split_key(row.unit_key)
+        word = word_of(row.unit_key)
+        if periods is None and word is not None and charge != NOTHING:  # by a dpduck that knows no periods
+            periods = every(word)
+        if periods is not None:
+            for payer in (None, row.principal):
+                self.periods.setdefault((unit_key, payer), PeriodSums()).add(periods, charge)
+        if row.budget is not None:
+            self.budgets[row.unit_key] = budget_of(row.budget)
+        self._hashes += bytes.fromhex(row.hash)
+        self.last_id, self.charged_last = row.id, charge != NOTHING
+
+    def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
+        """Returns the sum of all charges of a unit, or of one principal's; by periods the most of any one."""
+        sums = self.periods.get((unit_key, principal))
+        if sums is not None:
+            return sums.most(within)
+        if principal is None:
+            return self.spent.get(unit_key, NOTHING)
+        return self.spent_by.get((unit_key, principal), NOTHING)
+
+    def of_person(self, unit_key: str, principal: str | None = None) -> Charge:
+        """Returns what the charges of a unit by periods cost a person with rows in each of their periods."""
+        sums = self.periods.get((unit_key, principal))
+        return NOTHING if sums is None else sums.person

@@ -1,0 +1,244 @@
+"""How far the ledger has come, as two places outside the store remember it: the secrets file and the witness.
+
+A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered.
+A crash in between leaves the ledger one valid entry ahead, never more: the next charge first brings both up to date.
+Both also know which charges have no answer yet. A charge is struck off in both before its answer can be seen, so that
+a copy of the store that was taken in between is given none.
+Hence a position that is beyond the ledger's end, that has another hash than the ledger at its own entry, that is more
+than one entry behind, or a witness ahead of the secrets, is an older copy or a second copy: fail closed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpduck.kernel.ledger.budgets import LedgerState
+from dpduck.kernel.ledger.entries import GENESIS, amounts_text, charge_of
+from dpduck.kernel.ledger.secrets import Secrets, Steps, no_step, sync_directory
+from dpduck.values.errors import StoreError
+from dpduck.values.privacy import Charge
+
+POSITION = "ledger_position"
+MOST_BEGUN = 1000
+"""Charges without an answer that are kept in mind; older ones are not answered any more."""
+
+Begun = dict[int, int]
+"""The charges that have no answer yet, by entry: how often the answer of each was begun."""
+
+Change = Callable[[Begun], Begun]
+_COPY = (
+    "accepted: the newest store together with its own secrets file, in one process at a time; "
+    "or dpduck verify --adopt, which gives no budget back"
+)
+
+
+@dataclass(frozen=True)
+class ChainEnd:
+    """The number and hash of the last entry, what every unit had spent by then, and what was not answered by then."""
+
+    counter: int
+    head: str
+    spent: dict[str, Charge]
+    begun: Begun = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The texts of both positions as they were read, for the compare-and-swap that follows."""
+
+    secrets: bytes | None
+    witness: bytes | None
+
+
+def position_of(state: LedgerState, begun: Begun) -> ChainEnd:
+    """Returns the position of a ledger in this state."""
+    return ChainEnd(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
+
+
+def latest(begun: Begun) -> Begun:
+    """Returns the charges without an answer that are kept in mind, in the order of their entries."""
+    return dict(sorted(begun.items())[-MOST_BEGUN:])
+
+
+def encoded(position: ChainEnd) -> bytes:
+    """Returns a position as one line of JSON with exact texts."""
+    spent = {unit: amounts_text(charge) for unit, charge in sorted(position.spent.items())}
+    begun = {str(entry): times for entry, times in latest(position.begun).items()}
+    fields = {"counter": position.counter, "head": position.head, "spent": spent, "begun": begun}
+    return json.dumps(fields).encode()
+
+
+def decoded(text: bytes | None, where: str) -> ChainEnd:
+    """Returns the position that was encoded; of nothing, the beginning."""
+    if text is None:
+        return ChainEnd(0, GENESIS, {})
+    try:
+        fields = json.loads(text)
+        spent = {unit: charge_of(*amounts) for unit, amounts in fields["spent"].items()}
+        begun = {int(entry): int(times) for entry, times in fields.get("begun", {}).items()}
+        return ChainEnd(int(fields["counter"]), str(fields["head"]), spent, begun)
+    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+        raise StoreError(f"the ledger's position in the {where} cannot be read; {_COPY}") from None
+
+
+class OutsideCounters:
+    """Both places; a witness is None only where the owner chose to have none, or the store is in memory."""
+
+    def __init__(self, secrets: Secrets, witness: Witness | None) -> None:
+        self._secrets = secrets
+        self._witness = witness
+
+    def read(self) -> Found:
+        """Read the witness first: whoever writes them writes the secrets first."""
+        witness = None if self._witness is None else self._witness.read()
+        return Found(self._secrets.get(POSITION), witness)
+
+    def require_same(self, found: Found, state: LedgerState) -> None:
+        """Fail closed unless both positions lie on this ledger's chain, at its end or one entry before."""
+        secrets = decoded(found.secrets, "secrets file")
+        _require_on_chain(secrets, state, "secrets file")
+        if found.witness is None:
+            return
+        witness = decoded(found.witness, "witness")
+        _require_on_chain(witness, state, "witness of this machine")
+        if witness.counter > secrets.counter:
+            raise StoreError(f"the secrets file is older than the ledger; {_COPY}")
+
+    def spent(self, found: Found) -> list[tuple[str, Charge]]:
+        """Returns what each unit had spent, according to the secrets file and then according to the witness."""
+        places = (decoded(found.secrets, "secrets file"), decoded(found.witness, "witness"))
+        return [amounts for place in places for amounts in place.spent.items()]
+
+    def begun(self, found: Found, state: LedgerState) -> Begun:
+        """Returns the charges that neither place has struck off; a place may not have seen the last entry yet."""
+        places = [decoded(found.secrets, "secrets file")]
+        if self._witness is not None:
+            places.append(decoded(found.witness, "witness"))
+        entries = {entry for place in places for entry in place.begun} | (
+            {state.last_id} if state.charged_last else set()
+        )
+        return {
+            entry: max(place.begun.get(entry, 1) for place in places)
+            for entry in sorted(entries)
+            if all(entry in place.begun or entry > place.counter for place in places)
+        }
+
+    def advance(self, found: Found, state: LedgerState, begun: Begun) -> Found | None:
+        """Bring both to the end of the ledger, and return their texts.
+
+        Return None if another writer came in between.
+        """
+        text = encoded(position_of(state, begun))
+        if found.secrets != text and not self._secrets.replace(POSITION, found.secrets, text):
+            return None
+        if self._witness is None:
+            return Found(text, None)
+        moved = found.witness == text or self._witness.replace(found.witness, text)
+        return Found(text, text) if moved else None
+
+
+def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> None:
+    if position.counter > state.last_id:
+        raise StoreError(
+            f"the ledger ends at entry {state.last_id} but the {where} has seen entry {position.counter}: "
+            f"the store is an older copy; {_COPY}"
+        )
+    if position.head != state.hash_at(position.counter):
+        raise StoreError(
+            f"ledger entry {position.counter} is not the one that the {where} has seen: "
+            f"two copies of the store were used; {_COPY}"
+        )
+    if position.counter < state.last_id - 1:
+        raise StoreError(
+            f"the ledger ends at entry {state.last_id} but the {where} has only seen entry {position.counter}: "
+            f"it is an older copy; {_COPY}"
+        )
+
+
+# A machine-wide witness of how far a store's ledger has come, kept away from the store and from its secrets.
+#
+# One small file per store identity in a state directory ($DPDUCK_STATE_DIR, $XDG_STATE_HOME/dpduck or
+# ~/.local/state/dpduck). It is replaced as a compare-and-swap under a file lock at every charge.
+#
+# Noticed: the store and its secrets file restored together from an older copy, and two processes that charge
+# copies of one store on this machine as this user: the second is refused at the latest at its first charge,
+# before a count runs. Not noticed: copies on different machines or under different users or state
+# directories, since each has a witness of its own; a copy made before this machine saw the store; a witness
+# that was deleted or restored along with the store. A store that comes to a new machine has no witness there
+# yet, and gets one.
+#
+# Without a directory that can be written the store is refused. To do without the witness is a choice that has
+# to be said: DPDUCK_STATE_DIR=none, or no directory given to the ledger.
+
+
+def state_directory(environment: Mapping[str, str]) -> Path | None:
+    """Returns the folder of witnesses, by the environment; None where the owner chose to have none.
+
+    >>> state_directory({"XDG_STATE_HOME": "/var/state"}).as_posix()
+    '/var/state/dpduck'
+    """
+    chosen = environment.get("DPDUCK_STATE_DIR", "")
+    if chosen:
+        return None if chosen == "none" else Path(chosen)
+    base = environment.get("XDG_STATE_HOME", "")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "dpduck"
+
+
+class Witness:
+    """The witness of one store."""
+
+    def __init__(self, directory: Path, store_id: str, *, steps: Steps = no_step) -> None:
+        self._path = directory / f"{store_id}.witness"
+        self._lock_path = directory / f"{store_id}.lock"
+        self._steps = steps
+        with _own_errors():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def read(self) -> bytes | None:
+        """Reads what was last written; None where this machine has not seen the store."""
+        with _own_errors():
+            try:
+                return self._path.read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def replace(self, expected: bytes | None, value: bytes) -> bool:
+        """Write the value only if `expected` is still there; on disk when it returns."""
+        with _own_errors(), self._locked():
+            if self.read() != expected:
+                return False
+            temporary = self._path.with_suffix(".new")
+            with temporary.open("wb") as file:
+                file.write(value)
+                file.flush()
+                os.fsync(file.fileno())
+            self._steps("witness written")
+            temporary.replace(self._path)
+            sync_directory(self._path.parent)
+            return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self._lock_path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed, or the process dies
+            yield
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"the witness of this store could not be kept in the state directory ({type(error).__name__}); nothing is "
+            "answered; accepted: DPDUCK_STATE_DIR set to a directory that can be written, or to none to do without"
+        ) from None

@@ -1,0 +1,309 @@
+"""The ledger: every charge against a privacy unit, durable before the first private count.
+
+The chain of entries in the store is the only truth: budgets and sums are rebuilt from it when it is opened, and every
+row is verified (entries.py). Nothing is ever taken back: a policy that is dropped and made again, or a wider budget,
+leaves the sum of its unit as it was. What restores and copies are noticed is said in copies.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from dpduck.kernel.ledger import budgets as budget_rules
+from dpduck.kernel.ledger.budgets import for_person, require_named, require_proven
+from dpduck.kernel.ledger.copies import Begun, Witness
+from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry, LedgerRow
+from dpduck.kernel.ledger.secrets import (
+    BOUNDING_KEY,
+    STORE_ID,
+    Secrets,
+    SecretsFile,
+    SecretsInMemory,
+    Steps,
+    no_step,
+    required,
+)
+from dpduck.kernel.ledger.table import LedgerChain, LedgerTable, Note, OpenCursor
+from dpduck.values.errors import InternalError, StoreError
+from dpduck.values.periods import Periods, charged_key
+from dpduck.values.privacy import Budget, Charge
+
+
+class Ledger:
+    """The ledger of one attached store; safe to use from many threads."""
+
+    def __init__(self, chain: LedgerChain, secrets: Secrets, steps: Steps) -> None:
+        self.secrets = secrets
+        self._chain = chain
+        self._steps = steps
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        open_cursor: OpenCursor,
+        store: str,
+        *,
+        secrets_path: Path | None,
+        witness_directory: Path | None,
+        steps: Steps = no_step,
+    ) -> Ledger:
+        """Open the ledger of an attached store, or begin one; verify all of it, or raise StoreError.
+
+        secrets_path: None for a store in memory. witness_directory: None to do without (see copies.state_directory).
+        """
+        chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
+        chain.begin()
+        chain.settle()
+        return cls(chain, secrets, steps)
+
+    @classmethod
+    def adopt(
+        cls,
+        open_cursor: OpenCursor,
+        store: str,
+        *,
+        secrets_path: Path | None,
+        witness_directory: Path | None,
+        principal: str,
+        statement: str,
+    ) -> Ledger:
+        """Open an older copy of a store on the owner's word, and charge what the outside counters know was spent.
+
+        No unit's spent amounts get less than the ledger, the secrets file or the witness say. The chain must be whole.
+        Any other copy of the store is refused from then on. Where nothing is wrong, nothing is recorded.
+        """
+        chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, no_step)
+        chain.begin(lost=True)
+        chain.read_on()
+        try:
+            chain.settle()
+        except StoreError:
+            chain.adopt(principal, statement)
+        return cls(chain, secrets, no_step)
+
+    @property
+    def store(self) -> str:
+        """Returns the name under which the store is attached."""
+        return self._chain.store
+
+    @property
+    def bounding_key(self) -> bytes:
+        """Returns the key of the order in which a unit's rows are kept."""
+        return required(self.secrets, BOUNDING_KEY)
+
+    def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
+        """Record a budget for a unit; it never resets what was spent, and is refused below that."""
+        budget_rules.require_budget(budget)
+
+        def prepare() -> LedgerRow:
+            state = self._chain.state
+            budget_rules.require_change(unit_key, budget, state.of(unit_key))
+            if budget.lifetime is not None:
+                budget_rules.require_change(f"LIFETIME of {unit_key}", budget.lifetime, state.of_person(unit_key))
+            mechanism = budget_rules.name_of_change(state.budgets.get(unit_key), budget)
+            return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism, budget)
+
+        with self._lock:
+            return self._chain.write(prepare)
+
+    def last_entry(self) -> int:
+        """Returns the number of the last entry, 0 where there is none: whatever is recorded moves it."""
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.last_id
+
+    def budget(self, unit_key: str) -> Budget | None:
+        """Returns the budget that was last declared for a unit."""
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.budgets.get(unit_key)
+
+    def budgets(self) -> Mapping[str, Budget]:
+        """Returns the budgets that were last declared, by unit."""
+        with self._lock:
+            self._chain.read_on()
+            return dict(self._chain.state.budgets)
+
+    def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
+        """Returns the sum of all charges of a unit, or of one principal's; epsilon is None once a release had none.
+
+        Of a unit by periods: the most of any one period, of a run where that is given.
+        """
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.of(unit_key, principal, within)
+
+    def spent_by_run(self, unit_key: str, principal: str | None = None) -> list[tuple[Periods, Charge]]:
+        """Runs of periods of a unit in which the same was spent, in order; none for a unit without periods."""
+        with self._lock:
+            self._chain.read_on()
+            sums = self._chain.state.periods.get((unit_key, principal))
+            return [] if sums is None else sums.by_run()
+
+    def spent_of_person(self, unit_key: str, principal: str | None = None) -> Charge:
+        """Returns what LIFETIME bounds: the cost of all charges of a unit by periods to a person present in each."""
+        with self._lock:
+            self._chain.read_on()
+            return self._chain.state.of_person(unit_key, principal)
+
+    def check(
+        self,
+        unit_key: str,
+        charge: Charge,
+        *,
+        principal: str | None = None,
+        allotment: Fraction | None = None,
+        periods: Periods | None = None,
+        anew: bool = True,
+    ) -> None:
+        """Raise BudgetRefusal if this charge does not fit now; charge nothing.
+
+        anew: whether other ledgers of this process are read on first. The charge itself always does.
+        """
+        budget_rules.require_charge(charge)
+        with self._lock:
+            if anew:
+                self._chain.read_on()
+            self._require_room(unit_key, charge, principal, allotment, periods)
+
+    def charge(
+        self, unit_key: str, table_name: str, charge: Charge, principal: str, statement: str, mechanism: str, *,
+        allotment: Fraction | None = None, note: Note | None = None, periods: Periods | None = None,
+    ) -> int:  # fmt: skip
+        """Record a charge and return its entry's number; it is on disk, inside and outside the store, by then.
+
+        allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
+        periods: of a unit by periods, those whose rows may be read.
+        """
+        budget_rules.require_charge(charge)
+
+        def prepare() -> LedgerRow:
+            self._require_room(unit_key, charge, principal, allotment, periods)
+            key = charged_key(unit_key, periods)
+            return self._chain.row(key, table_name, charge, principal, statement, mechanism)
+
+        self._steps("charge begins")
+        with self._lock:
+            entry_id = self._chain.write(prepare, note)
+        self._steps("charge returns")
+        return entry_id
+
+    def record(
+        self, unit_key: str, table_name: str, principal: str, statement: str, mechanism: str, note: Note | None = None
+    ) -> int:
+        """Record what costs nothing, and write with it what belongs to it; on disk, inside and outside, by then."""
+
+        def prepare() -> LedgerRow:
+            return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism)
+
+        with self._lock:
+            return self._chain.write(prepare, note)
+
+    def times_begun(self, entry_id: int) -> int:
+        """Tells how often the answer of a charge was begun; 0 where it was ended, in any copy of the store."""
+        with self._lock:
+            return self._chain.begun().get(entry_id, 0)
+
+    def begin_again(self, entry_id: int) -> None:
+        """Record outside the store that the answer of a charge is begun once more; StoreError where it was ended."""
+
+        def counted(begun: Begun) -> Begun:
+            return {**begun, entry_id: _still_begun(begun, entry_id) + 1}
+
+        with self._lock:
+            self._chain.settle(counted)
+
+    def end(self, entry_id: int, size: int = 0) -> None:
+        """Record outside the store that a charge has its answer, before that is seen; StoreError where it had one.
+
+        size: of the answer in bytes; it stays without one where there is no room for it.
+        """
+
+        def ended(begun: Begun) -> Begun:
+            _still_begun(begun, entry_id)
+            return {entry: times for entry, times in begun.items() if entry != entry_id}
+
+        with self._lock:
+            self._chain.require_disk(size)
+            self._chain.settle(ended)
+        self._steps("charge ended")
+
+    def entries(self, principal: str | None = None) -> list[LedgerEntry]:
+        """Returns all entries in order, or those of one principal."""
+        return self._chain.entries(principal)
+
+    def entry(self, entry_id: int) -> LedgerEntry:
+        """Returns one entry by its number."""
+        return self._chain.entry(entry_id)
+
+    def verify(self) -> None:
+        """Read the whole chain again; StoreError names the first entry that is not what was written."""
+        with self._lock:
+            self._chain.verify()
+
+    def _require_room(
+        self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, periods: Periods | None
+    ) -> None:
+        require_named(unit_key, periods)
+        budget, owner = self._chain.state.budgets.get(unit_key), f"budget of {unit_key}"
+        self._require_within(owner, budget, unit_key, None, charge, periods)
+        if allotment is None:
+            return
+        if principal is None:
+            raise InternalError("an allotment belongs to a principal")
+        share, owner = budget_rules.share_of(budget, allotment), f"share of {principal} in the {owner}"
+        self._require_within(owner, share, unit_key, principal, charge, periods)
+
+    def _require_within(
+        self,
+        owner: str,
+        budget: Budget | None,
+        unit_key: str,
+        principal: str | None,
+        charge: Charge,
+        periods: Periods | None,
+    ) -> None:
+        """Refuses a charge beyond a budget or a part of it, in any of its periods, or of LIFETIME over all of them."""
+        state = self._chain.state
+        lifetime = None if budget is None or periods is None else budget.lifetime
+        if lifetime is not None and periods is not None:
+            require_proven(charge, periods)
+        budget_rules.require_room(owner, budget, state.of(unit_key, principal, periods), charge)
+        if lifetime is None or periods is None:
+            return
+        spent, asked = state.of_person(unit_key, principal), for_person(charge, periods.count)
+        budget_rules.require_room(f"LIFETIME in the {owner}", lifetime, spent, asked)
+
+
+def _still_begun(begun: Begun, entry_id: int) -> int:
+    if entry_id not in begun:
+        raise StoreError(
+            f"ledger entry {entry_id} has had its answer, or another copy of the store was used; nothing is answered; "
+            "accepted: the same with refresh = 'tag', which pays again"
+        )
+    return begun[entry_id]
+
+
+def _assemble(
+    open_cursor: OpenCursor, store: str, secrets_path: Path | None, witness_directory: Path | None, steps: Steps
+) -> tuple[LedgerChain, Secrets]:
+    """Find the tables and find or make the secrets; nothing is verified yet but that they belong together."""
+    table = LedgerTable(open_cursor, store)
+    known = table.store_id()
+    secrets: Secrets
+    if secrets_path is None:
+        secrets = SecretsInMemory()
+    else:
+        secrets = SecretsFile.open(secrets_path, create=known is None, steps=steps)
+    identity = required(secrets, STORE_ID).decode()
+    if known not in (None, identity):
+        raise StoreError(
+            "the secrets do not belong to this store; accepted: the file <name>_secrets that was made with it"
+        )
+    witness = None if witness_directory is None else Witness(witness_directory, identity, steps=steps)
+    folder = None if secrets_path is None else secrets_path.parent
+    return LedgerChain(table, secrets, witness, steps, folder), secrets

@@ -1,0 +1,343 @@
+"""Reading and writing the ledger's chain so that the store and the counters outside it never part.
+
+Nothing here knows of budgets. The caller holds a lock: one thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+
+from dpduck.kernel.ledger.budgets import LedgerState
+from dpduck.kernel.ledger.copies import Begun, Change, Found, OutsideCounters, Witness, latest
+from dpduck.kernel.ledger.entries import (
+    NOTHING,
+    LedgerEntry,
+    LedgerRow,
+    amounts_text,
+    budget_text,
+    datetime_of,
+    entry_of,
+    microseconds_of,
+    missing_from,
+    require_next,
+    require_untouched,
+    sealed,
+)
+from dpduck.kernel.ledger.secrets import CHAIN_KEY, STORE_ID, Secrets, Steps, required
+from dpduck.values.errors import InternalError, StoreError
+from dpduck.values.privacy import Budget, Charge
+from dpduck.values.quoting import quote_text, written_values
+
+ROOM = 2**20
+"""Bytes that must be free where the store is before anything is recorded in it."""
+
+_ATTEMPTS = 100  # several ledgers on one store in one process may take each other's numbers
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The outside counters as this ledger left them. found: their texts. last_id, begun: what these say."""
+
+    found: Found | None
+    last_id: int
+    begun: Begun
+
+
+class LedgerChain:
+    """The chain of one store, its running state, and its counters outside."""
+
+    def __init__(
+        self, table: LedgerTable, secrets: Secrets, witness: Witness | None, steps: Steps, folder: Path | None = None
+    ) -> None:
+        """folder: of the store's files, None for a store in memory."""
+        self.state = LedgerState()
+        self.store = table.store
+        self._folder = folder
+        self._table = table
+        self._outside = OutsideCounters(secrets, witness)
+        self._seen = _Seen(None, 0, {})
+        self._steps = steps
+        self._store_id = required(secrets, STORE_ID).decode()
+        self._chain_key = required(secrets, CHAIN_KEY)
+
+    def begin(self, *, lost: bool = False) -> None:
+        """Make the tables of a new store; `lost`: even if its secrets say that it had entries once."""
+        if self._table.store_id() is None:
+            if not lost:
+                self._outside.require_same(self._outside.read(), self.state)
+            self._table.create(self._store_id)
+
+    def begun(self) -> Begun:
+        """Returns the charges that have no answer yet, according to every place."""
+        self.settle()
+        return self._seen.begun
+
+    def settle(self, change: Change = dict) -> None:
+        """Bring the running state to the chain's end, require the outside counters to agree, and move them there.
+
+        change: of what they know of charges without an answer.
+        """
+        for _ in range(_ATTEMPTS):
+            found = self._outside.read()  # before the store: whoever writes them has written the store
+            self.read_on()
+            if found == self._seen.found and self.state.last_id == self._seen.last_id:
+                begun = self._seen.begun  # as this ledger left them: nothing is decoded and compared again
+            else:
+                try:
+                    self._outside.require_same(found, self.state)
+                except StoreError:
+                    if self._outside.read() == found:
+                        raise
+                    continue  # another ledger of this process wrote in between
+                begun = self._outside.begun(found, self.state)
+            if self._advance(found, change(begun)):
+                return
+        raise _crowded()
+
+    def _advance(self, found: Found, begun: Begun) -> bool:
+        """Move the outside counters here from their last texts. Return False if another writer came in between."""
+        moved = self._outside.advance(found, self.state, begun)
+        if moved is None:
+            return False
+        self._seen = _Seen(moved, self.state.last_id, latest(begun))
+        return True
+
+    def read_on(self) -> None:
+        """Absorb what was written since, and require the last entry known to be there still."""
+        last_id = self.state.last_id
+        rows = iter(self._table.rows_from(last_id))
+        if last_id:
+            last = next(rows, None)
+            if last is None or last.id != last_id or last.hash != self.state.hash_at(last_id):
+                raise StoreError(
+                    f"ledger entry {last_id} is missing or changed; accepted: the store as it was last written"
+                )
+        self._absorb(self.state, rows)
+
+    def write(self, prepare: Callable[[], LedgerRow], note: Note | None = None) -> int:
+        """Append the row that `prepare` makes of the settled state; on disk, inside and outside, when it returns.
+
+        note: writes what belongs to the entry into the store, in the same transaction.
+        """
+        for _ in range(_ATTEMPTS):
+            self.settle()
+            row = prepare()
+            self.require_disk()
+            self._steps("row not committed")
+            try:
+                self._table.append(row, note)
+            except TakenError:
+                continue
+            self._steps("row committed")
+            self._count_on(row)
+            self._steps("counters written")
+            return row.id
+        raise _crowded()
+
+    def _count_on(self, row: LedgerRow) -> None:
+        """Absorb the row that was just committed, and move the outside counters from where `settle` left them.
+
+        The row is not read again: it follows the chain's end, and no other row can have its number. Where another
+        ledger of this process moved the counters meanwhile, all is read.
+        """
+        before = self._seen
+        self._absorb(self.state, [row])
+        begun = {**before.begun, row.id: 1} if self.state.charged_last else before.begun
+        if before.found is None or not self._advance(before.found, begun):
+            self.settle()
+
+    def adopt(self, principal: str, statement: str) -> None:
+        """Charge every unit what the outside counters know beyond this chain, and move the counters here."""
+        found = self._outside.read()
+        known = self._outside.spent(found)
+        self._table.append(self.row("", "", NOTHING, principal, statement, "adopted an older copy"))
+        self.read_on()
+        for unit_key, amounts in known:
+            missing = missing_from(self.state.spent.get(unit_key, NOTHING), amounts)
+            if missing != NOTHING:
+                self._table.append(self.row(unit_key, "", missing, principal, statement, "adopted charges"))
+                self.read_on()
+        if not self._advance(found, {}):  # what had no answer there is not answered here
+            raise _crowded()
+
+    def entries(self, principal: str | None) -> list[LedgerEntry]:
+        """Returns all entries in order, or those of one principal."""
+        found = []
+        for row in self._table.rows_of(principal):
+            require_untouched(self._chain_key, self._store_id, row)
+            found.append(entry_of(row))
+        return found
+
+    def entry(self, entry_id: int) -> LedgerEntry:
+        """Returns one entry by its number."""
+        row = next(self._table.rows_at(entry_id), None)
+        if row is None:
+            raise StoreError(f"ledger entry {entry_id} is missing; accepted: the store as it was last written")
+        require_untouched(self._chain_key, self._store_id, row)
+        return entry_of(row)
+
+    def verify(self) -> None:
+        """Read the whole chain again; StoreError names the first entry that is not what was written."""
+        state = LedgerState()
+        self._absorb(state, self._table.rows_of(None))
+        self.settle()
+        if (state.last_id, state.spent) != (self.state.last_id, self.state.spent):
+            raise InternalError("the ledger's running sums are not those of its entries")
+
+    def row(
+        self,
+        unit_key: str,
+        table_name: str,
+        charge: Charge,
+        principal: str,
+        statement: str,
+        mechanism: str,
+        budget: Budget | None = None,
+    ) -> LedgerRow:
+        """Returns the next row of the chain."""
+        last_id, at = self.state.last_id, microseconds_of(datetime.now(UTC))
+        declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
+        texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))
+        row = LedgerRow(last_id + 1, at, *texts, budget=declared, previous_hash=previous, hash="")
+        return sealed(self._chain_key, self._store_id, row)
+
+    def require_disk(self, size: int = 0) -> None:
+        """Refuses to begin what a full disk would end half-way: charged, and not answered. size: of what is stored."""
+        if self._folder is None:
+            return
+        with suppress(OSError, AttributeError):
+            found = os.statvfs(self._folder)
+            if found.f_bavail * found.f_frsize < ROOM + size:
+                raise StoreError(
+                    "the disk of the store is full; nothing is charged and nothing is answered; "
+                    f"accepted: the same when more than {ROOM // 2**20} MiB are free there"
+                )
+
+    def _absorb(self, state: LedgerState, rows: Iterable[LedgerRow]) -> None:
+        for row in rows:
+            require_next(self._chain_key, self._store_id, row, state.last_id, state.hash_at(state.last_id))
+            state.absorb(row)
+
+
+def _crowded() -> StoreError:
+    return StoreError("the ledger is being written by too many at once; nothing is answered; accepted: try again")
+
+
+# The ledger's two tables in the attached store, and the few statements that read and write them.
+#
+# <store>.dpduck.ledger_identity: one row, the identity that ties the store to its secrets file.
+# <store>.dpduck.ledger_entries: the chain; budgets are entries too, so there is no table of budgets that
+# could differ.
+
+OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
+Note = Callable[[duckdb.DuckDBPyConnection, int], None]
+
+_COLUMNS = """id, epoch_us("at"), principal, unit_key, table_name, statement, mechanism, epsilon, rho, delta, budget,
+    previous_hash, hash"""
+_BATCH = 10_000
+
+
+class TakenError(Exception):
+    """Another ledger object on the same store wrote this entry's number first: read on, and try again."""
+
+
+class LedgerTable:
+    """The ledger's tables in one attached store; every call uses a cursor of its own and leaves it closed."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
+        self._open_cursor = open_cursor
+        self.store = store
+        quoted = store.replace('"', '""')
+        self._schema = f'"{quoted}".dpduck'
+
+    def store_id(self) -> str | None:
+        """Returns the identity of the store; None where there is no ledger yet."""
+        with _own_errors("read"), closing(self._open_cursor()) as cursor:
+            try:
+                row = cursor.execute(f"SELECT store_id FROM {self._schema}.ledger_identity").fetchone()
+            except duckdb.CatalogException:
+                return None
+        if row is None:
+            raise StoreError("the store has lost its identity; accepted: the store as it was last written")
+        return str(row[0])
+
+    def create(self, store_id: str) -> None:
+        """Make both tables and the identity in one transaction."""
+        with _own_errors("created"), closing(self._open_cursor()) as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            cursor.execute(f"CREATE TABLE {self._schema}.ledger_identity (store_id VARCHAR NOT NULL)")
+            cursor.execute(
+                f"""CREATE TABLE {self._schema}.ledger_entries (
+                    id BIGINT PRIMARY KEY, "at" TIMESTAMPTZ NOT NULL, principal VARCHAR NOT NULL,
+                    unit_key VARCHAR NOT NULL, table_name VARCHAR NOT NULL, statement VARCHAR NOT NULL,
+                    mechanism VARCHAR NOT NULL, epsilon VARCHAR, rho VARCHAR NOT NULL, delta VARCHAR NOT NULL,
+                    budget VARCHAR, previous_hash VARCHAR NOT NULL, hash VARCHAR NOT NULL)"""
+            )
+            cursor.execute(f"INSERT INTO {self._schema}.ledger_identity VALUES ({quote_text(store_id)})")
+            cursor.execute("COMMIT")
+
+    def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
+        """Yields every row from this id on, in order.
+
+        After the first one few are new: to sort them here takes half the time.
+        """
+        if first_id:
+            yield from sorted(self._rows(f"WHERE id >= {int(first_id)}", [], ""), key=lambda row: row.id)
+        else:
+            yield from self._rows("", [])
+
+    def rows_at(self, entry_id: int) -> Iterator[LedgerRow]:
+        """Yields the row of one entry, where there is one."""
+        yield from self._rows(f"WHERE id = {int(entry_id)}", [], "")
+
+    def rows_of(self, principal: str | None) -> Iterator[LedgerRow]:
+        """Yields every row, or those of one principal, in order."""
+        if principal is None:
+            yield from self._rows("", [])
+        else:
+            yield from self._rows("WHERE principal = ?", [principal])
+
+    def _rows(self, condition: str, parameters: list[object], order: str = "ORDER BY id") -> Iterator[LedgerRow]:
+        query = f"SELECT {_COLUMNS} FROM {self._schema}.ledger_entries {condition} {order}"
+        with _own_errors("read"), closing(self._open_cursor()) as cursor:
+            cursor.execute(query, parameters)
+            while batch := cursor.fetchmany(_BATCH):
+                yield from map(LedgerRow._make, batch)
+
+    def append(self, row: LedgerRow, note: Note | None = None) -> None:
+        """Commit one row; it is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""
+        marks, values = written_values([row.id, datetime_of(row.at).isoformat(" "), *row[2:]])
+        with _own_errors("written"), closing(self._open_cursor()) as cursor:
+            try:
+                cursor.execute("BEGIN")
+                cursor.execute(f"INSERT INTO {self._schema}.ledger_entries VALUES ({marks})", values)
+                if note is not None:
+                    note(cursor, row.id)
+                cursor.execute("COMMIT")
+            except (duckdb.ConstraintException, duckdb.TransactionException) as error:
+                if "rite file" in str(error):  # a commit that the disk did not take is one of these, too
+                    raise StoreError(
+                        "the ledger cannot be written to disk; nothing is answered; "
+                        "accepted: the same when there is room, and the store is writable"
+                    ) from None
+                raise TakenError from None
+
+
+@contextmanager
+def _own_errors(what: str) -> Iterator[None]:
+    """Turn DuckDB's errors into a StoreError without DuckDB's text, which may quote rows."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise StoreError(
+            f"the ledger could not be {what} ({type(error).__name__}); nothing is answered; "
+            "accepted: a store that is attached, writable and whole"
+        ) from None

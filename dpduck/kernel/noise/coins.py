@@ -1,0 +1,146 @@
+"""Rigorous bounds in Python integers on exp(-x) and on sums of it: the only place where probabilities are computed.
+
+An interval (low, high) at `precision` bits means low <= 2**precision * truth <= high. Lower ends are rounded down,
+upper ends up, so every statement that follows from an interval is a theorem and never an approximation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.noise.entropy import Entropy, LazyUniform, words64
+
+Interval = tuple[int, int]
+
+
+def exp_minus(exponent: Fraction, precision: int) -> Interval:
+    """Bounds on exp(-exponent) for a rational exponent >= 0.
+
+    With y = exponent / 2**halvings <= 1/2: exp(-y) by its alternating series, then squared `halvings` times.
+    high - low <= 2: the series leaves an interval of at most 4 working + 10 units (each term is at most half the one
+    before), a squaring at most doubles it and adds 2, and 2 halvings + 32 extra bits are dropped at the end.
+    """
+    if exponent == 0:
+        return 1 << precision, 1 << precision
+    if exponent >= precision:
+        return 0, 1  # exp(-x) < 2**-x
+    halvings = max(0, (exponent.numerator // exponent.denominator).bit_length() + 1)
+    working = precision + 2 * halvings + 32
+    low, high = _exp_minus_small((exponent.numerator << working) // (exponent.denominator << halvings), working)
+    for _ in range(halvings):
+        low, high = low * low >> working, (high * high >> working) + 1
+    drop = working - precision
+    return low >> drop, min((high >> drop) + 1, 1 << precision)
+
+
+def _exp_minus_small(argument: int, working: int) -> Interval:
+    """Bounds on exp(-y) for y in [argument, argument + 1] / 2**working, y <= 1/2, at `working` bits.
+
+    A term is the one before times y/n, rounded down: its error e_n <= e_{n-1}/2 + 1 <= 2 units. So the sum of N terms
+    is off by at most 2 N, the alternating remainder by less than the first term left out (computed as 0, hence at most
+    2), the argument's own rounding by at most 1 (the slope of exp(-y) is at most 1).
+    """
+    term = total = 1 << working
+    count = 0
+    while term:
+        count += 1
+        term = term * argument // (count << working)
+        total += -term if count % 2 else term
+    error = 2 * count + 3
+    return max(total - error, 0), min(total + error, 1 << working)
+
+
+@dataclass(frozen=True)
+class DiscreteLaw:
+    """The law on the integers with P(k) proportional to exp(-x(|k|)), x(a) = linear a + quadratic a^2.
+
+    linear = 1/scale: discrete Laplace. quadratic = 1/(2 sigma^2): discrete Gaussian. Exact rationals.
+    """
+
+    linear: Fraction
+    quadratic: Fraction
+
+    def exponent(self, magnitude: int) -> Fraction:
+        """x(magnitude)."""
+        return magnitude * (self.linear + self.quadratic * magnitude)
+
+    def rise(self, near: NDArray[np.float64], far: NDArray[np.float64]) -> NDArray[np.float64]:
+        """x(far) - x(near) in floats, for integers below 2**52: relative error below 6 * 2**-53.
+
+        No cancellation: the difference and the sum of the integers are exact, and the two terms are not negative.
+        """
+        slope: NDArray[np.float64] = float(self.linear) + float(self.quadratic) * (far + near)
+        return (far - near) * slope
+
+    def weights(self, start: int, step: int, precision: int) -> Iterator[int]:
+        """Yields lower bounds on w(q) = exp(-x(start + q step)), q = 0, 1, ...; short by at most 4 (q + 1)^2 units.
+
+        x is quadratic in q, so the ratio w(q + 1)/w(q) changes by the constant factor exp(-2 quadratic step^2): one or
+        two multiplications instead of an exponential for each weight. All numbers are at most 1, so a product of lower
+        bounds that are short by e and f is short by at most e + f + 1. Starting from 2 (`exp_minus`), the ratio is
+        short by at most 2 + 3 q <= 4 q + 3, and 4 (q + 1)^2 + (4 q + 3) + 1 <= 4 (q + 2)^2.
+        """
+        weight, _ = exp_minus(self.exponent(start), precision)
+        ratio, _ = exp_minus(self.exponent(start + step) - self.exponent(start), precision)
+        bend, _ = exp_minus(2 * self.quadratic * step * step, precision)
+        while True:
+            yield weight
+            weight = weight * ratio >> precision
+            if self.quadratic:
+                ratio = ratio * bend >> precision
+
+
+Bounds = tuple[Fraction, Fraction]
+"""A real number between two rationals, none of them negative."""
+
+
+# Vectorised exact coin flips: floats decide nearly all of them, integers of growing precision the doubtful
+# ones.
+
+SLACK = 2.0**-40
+"""More than what a caller's float may be off, and a uniform of 53 bits (2**-53)."""
+
+
+def flips(approximate: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
+    """True with probability exact(position), for each position; `approximate` is within SLACK / 2 of it."""
+    words = words64(entropy, len(approximate))
+    uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    outcome: NDArray[np.bool_] = uniform < approximate
+    for position in np.flatnonzero(np.abs(uniform - approximate) <= SLACK):
+        outcome[position] = _below(LazyUniform(int(words[position]), 64, entropy), exact(int(position)))
+    return outcome
+
+
+def _below(uniform: LazyUniform, probability: Fraction) -> bool:
+    while True:
+        bound = probability.numerator << uniform.bits
+        if (uniform.value + 1) * probability.denominator <= bound:
+            return True
+        if uniform.value * probability.denominator >= bound:
+            return False
+        uniform.extend(uniform.bits)
+
+
+def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entropy) -> NDArray[np.bool_]:
+    """Returns independent flips with one probability, given by bounds for each precision in bits."""
+    low, high = (float(bound) for bound in probability(128))
+    words = words64(entropy, count)
+    uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    outcome: NDArray[np.bool_] = uniform < low
+    for position in np.flatnonzero((uniform >= low - SLACK) & (uniform <= high + SLACK)):
+        lazy = LazyUniform(int(words[position]), 64, entropy)
+        while True:
+            bounds = probability(lazy.bits + 64)
+            if Fraction(lazy.value + 1, 1 << lazy.bits) <= bounds[0]:
+                outcome[position] = True
+                break
+            if Fraction(lazy.value, 1 << lazy.bits) >= bounds[1]:
+                outcome[position] = False
+                break
+            lazy.extend(lazy.bits)
+    return outcome

@@ -1,0 +1,223 @@
+"""Which empty cells a summary keeps, in closed form (Cormode, Procopiuc, Srivastava and Tran 2012, section 4).
+
+An empty cell's noisy count is k with probability (1 - a)/(1 + a) a^|k|, a = exp(-1/scale). A summary keeps it with
+probability keep(|k|): 0 below the filter theta, else min(|k|/tau, 1) (threshold and priority sampling). So it is
+*upgraded* with probability P = sides (1 - a)/(1 + a) W, W = sum over k >= theta of min(k/tau, 1) a^k, and its count is
+then k with probability proportional to min(k/tau, 1) a^k: nothing need be drawn for the cells that stay empty.
+
+A *layer* is what a lower threshold adds to a higher one: W is the difference of the two sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.noise.coins import Bounds, equal_flips, exp_minus, flips
+from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.noise.integers import discrete_laplace
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+FARTHEST = 4096
+"""Powers below exp(-FARTHEST) are only bounded from above."""
+
+
+@dataclass(frozen=True)
+class SummaryLaw:
+    """Whether an empty cell is upgraded, and its count if it is.
+
+    scale: of the noise, sensitivity / epsilon. theta: a whole number from 1, the least magnitude that is kept.
+    tau: above 0, magnitudes from it on are kept for certain; above: the threshold of the layers before, None for none.
+    below: magnitudes from it on belong to the layers before, None for none. sides: 2, or 1 for positive counts alone.
+    """
+
+    scale: Fraction
+    theta: int = 1
+    tau: Fraction = Fraction(1)
+    above: Fraction | None = None
+    below: int | None = None
+    sides: int = 2
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0 or self.theta < 1 or self.tau <= 0 or self.sides not in (1, 2):
+            raise ValueError("a summary needs noise, a filter from 1 on and a positive threshold")
+        if self.above is not None and self.above < self.tau * Fraction(9, 8):
+            raise ValueError("the thresholds of layers fall by an eighth or more: floats tell them apart")
+
+    def keep(self, magnitude: int) -> Fraction:
+        """Returns the chance that a cell with this magnitude is in this layer and in none before it.
+
+        >>> SummaryLaw(Fraction(10), theta=2, tau=Fraction(4), above=Fraction(8)).keep(3)
+        Fraction(3, 8)
+        """
+        if magnitude < self.theta or (self.below is not None and magnitude >= self.below):
+            return Fraction(0)
+        before = Fraction(0) if self.above is None else min(magnitude / self.above, Fraction(1))
+        return min(magnitude / self.tau, Fraction(1)) - before
+
+    def probability(self, precision: int) -> Bounds:
+        """Bounds on the probability that an empty cell is in this layer, not given that it is in none before."""
+        ratio = _exponential(self.scale, 1, precision)
+        weight = _weight(self.scale, self.theta, self.tau, precision)
+        if self.above is not None:
+            weight = _minus(weight, _weight(self.scale, self.theta, self.above, precision))
+        if self.below is not None:
+            weight = _minus(weight, _weight(self.scale, self.below, self.tau, precision))
+        # W times (1 - a) is what _weight bounds; the rest of P is sides / (1 + a).
+        return self.sides * weight[0] / (1 + ratio[1]), self.sides * weight[1] / (1 + ratio[0])
+
+    def before(self, precision: int) -> Bounds:
+        """Bounds on the probability that an empty cell is in a layer before this one."""
+        if self.above is not None:
+            return SummaryLaw(self.scale, self.theta, self.above, sides=self.sides).probability(precision)
+        if self.below is not None:
+            return SummaryLaw(self.scale, self.below, self.tau, sides=self.sides).probability(precision)
+        return Fraction(0), Fraction(0)
+
+    def upgraded(self) -> float:
+        """Returns the probability as a float, its relative error below 1e-12."""
+        precision = 128
+        while True:
+            low, high = self.probability(precision)
+            if high - low <= high / 10**12 or precision > FARTHEST:
+                return float(high)
+            precision *= 2
+
+    def given_not_before(self, precision: int) -> Bounds:
+        """Bounds on the probability that an empty cell is in this layer, given that it is in none before."""
+        return _conditional(self, precision)
+
+
+@lru_cache(maxsize=256)
+def _conditional(law: SummaryLaw, precision: int) -> Bounds:
+    low, high = law.probability(precision)
+    before = law.before(precision)
+    return low / (1 - before[0]), min(high / (1 - before[1]), Fraction(1)) if before[1] < 1 else Fraction(1)
+
+
+def _weight(scale: Fraction, theta: int, tau: Fraction, precision: int) -> Bounds:
+    """Bounds on (1 - a) W = (1/tau) (1 - a) sum_{k=theta}^{floor(tau)} k a^k + a^(floor(tau) + 1), or a^theta.
+
+    With S(l) = (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a).
+    """
+    last = tau.numerator // tau.denominator
+    if theta >= tau:
+        return _exponential(scale, theta, precision)
+    ratio = _exponential(scale, 1, precision)
+    rest = _exponential(scale, last + 1, precision)
+    sums = _minus(_moment(scale, theta, ratio, precision), _moment(scale, last + 1, ratio, precision))
+    return sums[0] / tau + rest[0], sums[1] / tau + rest[1]
+
+
+def _moment(scale: Fraction, least: int, ratio: Bounds, precision: int) -> Bounds:
+    power = _exponential(scale, least, precision)
+    low = power[0] * (least - (least - 1) * ratio[1]) / (1 - ratio[0])
+    return low, power[1] * (least - (least - 1) * ratio[0]) / (1 - ratio[1])
+
+
+def _minus(first: Bounds, second: Bounds) -> Bounds:
+    return max(first[0] - second[1], Fraction(0)), max(first[1] - second[0], Fraction(0))
+
+
+@lru_cache(maxsize=256)
+def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
+    """Bounds on a^power = exp(-power/scale), within 2^-precision relatively; below 1 where the power is not 0."""
+    bits = precision + 16 + int(1.5 * min(float(power / scale), FARTHEST))
+    low, high = exp_minus(power / scale, bits)
+    return Fraction(low, 1 << bits), Fraction(high, 1 << bits)
+
+
+# Noisy counts of empty cells, given that they are in a layer of a summary: exact, by rejection from geometric laws.
+#
+# With G the geometric law P(G = j) = (1 - a) a^j, two proposals: theta + G, for weights near a^k, and for weights near
+# k a^k the law of magnitude k >= theta proportional to k a^k, a mixture of theta + G and theta + G + G. The better one
+# is chosen by public numbers alone.
+
+
+def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
+    """Returns independent draws with P(j) = (1 - a) a^j: j and -j - 1 of the discrete Laplace law have weights a^j (1 +
+    a).
+    """
+    draws = discrete_laplace(scale, count, entropy)
+    return np.where(draws < 0, ~draws, draws)
+
+
+def upgraded_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+    """Counts of `count` empty cells of this layer, shape (count,); of either sign where law.sides is 2."""
+    if law.below is not None:
+        magnitudes = _filtered_layer(law, count, entropy)
+    elif law.tau <= law.theta and law.above is None:
+        magnitudes = geometric(law.scale, count, entropy) + law.theta
+    else:
+        magnitudes = _sampled_layer(law, count, entropy)
+    return magnitudes if law.sides == 1 else signed(magnitudes, entropy)
+
+
+def signed(magnitudes: IntegerArray, entropy: Entropy) -> IntegerArray:
+    """Returns each with a fair sign."""
+    bits = np.unpackbits(words64(entropy, -(-len(magnitudes) // 64)).view(np.uint8))[: len(magnitudes)]
+    return np.where(bits == 1, -magnitudes, magnitudes)
+
+
+def _filtered_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+    """Draws magnitudes from theta to below - 1: a geometric law has no memory, so its remainder is truncated."""
+    if law.below is None or law.tau > law.theta:
+        raise ValueError("a layer between two filters has no threshold")
+    return geometric(law.scale, count, entropy) % (law.below - law.theta) + law.theta
+
+
+def _sampled_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+    ratio = float(exp_minus(1 / law.scale, 64)[1]) / 2**64
+    # Summed weights of the proposals k a^k / tau and a^k from theta on, up to the same factor.
+    linear = (law.theta - (law.theta - 1) * ratio) / (1 - ratio) / float(law.tau) < 1
+    found = np.empty(count, dtype=np.int64)
+    open_places = np.arange(count)
+    while open_places.size:
+        proposed = geometric(law.scale, open_places.size, entropy) + law.theta
+        if linear:
+            proposed += _second(law, open_places.size, entropy)
+        accepted = _accepted(law, proposed, linear, entropy)
+        found[open_places[accepted]] = proposed[accepted]
+        open_places = open_places[~accepted]
+    return found
+
+
+def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
+    """Returns the second geometric summand, or 0.
+
+    k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j), of weights (theta - 1)/(1 - a) and 1/(1 - a)^2.
+    """
+    second = geometric(law.scale, count, entropy)
+    if law.theta == 1:
+        return second
+
+    def both(precision: int) -> Bounds:
+        low, high = (Fraction(bound, 1 << precision) for bound in exp_minus(1 / law.scale, precision))
+        return 1 / (1 + (law.theta - 1) * (1 - low)), 1 / (1 + (law.theta - 1) * (1 - high))
+
+    return np.where(equal_flips(both, count, entropy), second, 0)
+
+
+def _accepted(law: SummaryLaw, magnitudes: IntegerArray, linear: bool, entropy: Entropy) -> NDArray[np.bool_]:
+    """keep(k), or for the linear proposal keep(k) tau / k: at most 1."""
+    values = magnitudes.astype(np.float64)
+    chance = keep_floats(law, values)
+    if not linear:
+        return flips(chance, lambda place: law.keep(int(magnitudes[place])), entropy)
+    return flips(
+        chance * float(law.tau) / values,
+        lambda place: law.keep(int(magnitudes[place])) * law.tau / int(magnitudes[place]),
+        entropy,
+    )
+
+
+def keep_floats(law: SummaryLaw, magnitudes: FloatArray) -> FloatArray:
+    """law.keep without its filter, in floats: within 2**-50."""
+    chance = np.minimum(magnitudes / float(law.tau), 1.0)
+    if law.above is not None:
+        chance -= np.minimum(magnitudes / float(law.above), 1.0)
+    return chance

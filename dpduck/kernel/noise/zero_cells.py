@@ -1,0 +1,95 @@
+"""Empty cells of a domain that is never built: a uniformly random set of them, by their rank among the empty ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.noise.entropy import Entropy, words32, words64
+from dpduck.kernel.queries.cells import MixedRadix, Positions, at_most, first_of_each, ordering
+
+FEW = 4
+"""A set of more than one in FEW is drawn by sorting all by random keys, else one by one with few repetitions."""
+
+
+def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Entropy) -> Positions:
+    """Returns a uniformly random set of `count` cells that are not occupied, sorted; exactly.
+
+    occupied: sorted and distinct. The i-th occupied cell z_i has z_i - i empty ones before it, so the empty cell of
+    rank r is r plus the number of i with z_i - i <= r: no cell is ever tried and given up for being occupied.
+    """
+    ranks = random_subset(radix, occupied.shape[1], count, entropy)
+    before = radix.minus(occupied, np.arange(occupied.shape[1], dtype=np.int64))
+    return radix.plus(ranks, at_most(before, ranks))
+
+
+def random_subset(radix: MixedRadix, left_out: int, count: int, entropy: Entropy) -> Positions:
+    """Returns a uniformly random set of `count` ranks below radix.cells - left_out, sorted; exactly.
+
+    One by one, until there are `count` different ones: the first different values of an independent uniform sequence
+    are a uniformly random set. At most one in FEW draws repeats, whatever the density: larger sets are drawn otherwise.
+    """
+    available = radix.cells - left_out
+    if not 0 <= count <= available:
+        raise ValueError("there are not so many empty cells")
+    if count * FEW > available:
+        return _by_random_keys(available, count, entropy)
+    ranks = np.empty((len(radix.bases), 0), dtype=np.int64)
+    while ranks.shape[1] < count:
+        fresh = _uniform_ranks(radix, available, count - ranks.shape[1], entropy)
+        ranks = np.concatenate([ranks, fresh], axis=1)
+        ranks = ranks[:, ordering(ranks)] if len(ranks) > 1 else np.sort(ranks, axis=1)
+        ranks = ranks[:, first_of_each(ranks)]
+    return ranks
+
+
+def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
+    """Returns the ranks with the smallest of 64-bit keys; all keys are drawn anew where those at the border tie."""
+    while True:
+        keys = words64(entropy, available)
+        if count in (0, available):
+            return np.arange(count, dtype=np.int64)[None, :]
+        order = np.argpartition(keys, count - 1)
+        border = keys[order[:count]].max()
+        if np.count_nonzero(keys <= border) == count:
+            return np.sort(order[:count]).astype(np.int64)[None, :]
+
+
+def _uniform_ranks(radix: MixedRadix, available: int, count: int, entropy: Entropy) -> Positions:
+    """Returns independent uniform ranks below `available`, shape (words, count)."""
+    if len(radix.bases) == 1:
+        return uniform_below(available, count, entropy)[None, :]
+    # Several words: nearly every position of the domain is below the number of its empty cells.
+    limit = np.array(_digits(radix, available), dtype=np.int64)[:, None]
+    ranks = np.empty((len(radix.bases), 0), dtype=np.int64)
+    while ranks.shape[1] < count:
+        missing = count - ranks.shape[1]
+        fresh = np.stack([uniform_below(base, missing, entropy) for base in radix.bases])
+        inside = at_most(limit, fresh) == 0
+        ranks = np.concatenate([ranks, fresh[:, inside]], axis=1)
+    return ranks
+
+
+def _digits(radix: MixedRadix, number: int) -> list[int]:
+    digits = []
+    for base in radix.bases[:0:-1]:
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return [number, *reversed(digits)]
+
+
+def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; most words are kept."""
+    bits = max((limit - 1).bit_length(), 1)
+    found = _uniform_bits(bits, count, entropy)
+    outside = np.flatnonzero(found >= limit)
+    while outside.size:
+        found[outside] = _uniform_bits(bits, outside.size, entropy)
+        outside = outside[found[outside] >= limit]
+    return found
+
+
+def _uniform_bits(bits: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    if bits <= 32:
+        return (words32(entropy, count) >> np.uint32(32 - bits)).astype(np.int64)
+    return (words64(entropy, count) >> np.uint64(64 - bits)).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Where rows lie: prepared tables, and engines."""

@@ -1,0 +1,97 @@
+"""Columns of prepared rows with a CLAMP, which rows hold twice more: cut to the bounds as whole numbers, and in steps.
+
+UNITS holds the column cut to its bounds, in units of its last decimal place. STEPS holds the step of its CLAMP that it
+rounds to. Each is of the smallest integer type that has room for the bounds (columns/arithmetic.py computes with them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpduck.kernel.columns.arithmetic import Clamped, Cut, Double, LiteralNumber, Product, StoredNumber
+from dpduck.kernel.columns.expressions import Column, Literal, NotPlain, Own
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.contribution_sql import steps
+from dpduck.values.errors import InternalError
+from dpduck.values.sqltypes import integer_name, sql_type
+
+UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
+"""Columns of prepared rows, by the number of the clamp."""
+
+MOST_SCALE, MOST_UNITS = 6, 1 << 31
+
+
+@dataclass(frozen=True)
+class ClampedColumn:
+    """A column of a private table with its CLAMP, in decimal texts, as prepared rows were written with it."""
+
+    name: str
+    type_name: str
+    low: str
+    high: str
+    step: str
+
+    @property
+    def scale(self) -> int:
+        """Returns the decimal places of the column."""
+        return sql_type(self.type_name).scale
+
+    @property
+    def steps(self) -> int | None:
+        """Returns the number of steps between the bounds, None where prepared rows do not hold the step of a row."""
+        number = (Fraction(self.high) - Fraction(self.low)) / Fraction(self.step)
+        return int(number) if number.denominator == 1 and 1 <= number < MOST_UNITS else None
+
+    @property
+    def alike(self) -> bool:
+        """Tells whether steps are units."""
+        return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
+
+    def cut(self, number: int, column: Column) -> Cut:
+        """Returns the column as prepared rows hold it cut. column: of the same relation."""
+        units = Column(column.relation, UNITS.format(number), "BIGINT").quoted
+        stepped = Column(column.relation, STEPS.format(number), "BIGINT").quoted
+        steps = "" if self.steps is None else units if self.alike else stepped
+        low, high, step = map(Fraction, (self.low, self.high, self.step))
+        return Cut(column, low, high, step, self.scale, units, steps)
+
+
+def clamped_column(name: str, type_name: str, low: str, high: str, step: str) -> ClampedColumn | None:
+    """Returns a column as prepared rows hold it; None for types but decimals and integers, and for long bounds."""
+    found = ClampedColumn(name, type_name, low, high, step)
+    kind = sql_type(type_name)
+    if not (kind.fits_64_bits and (kind.is_signed or kind.is_decimal)) or kind.scale > MOST_SCALE:
+        return None
+    units = [Fraction(bound) * 10**found.scale for bound in (low, high)]
+    fitting = all(one.denominator == 1 and abs(one) < MOST_UNITS for one in units)
+    try:
+        Clamped(StoredNumber(Column("c", name, type_name)), literal_of(low), literal_of(high))
+    except NotPlain:
+        return None
+    return found if fitting and units[0] < units[1] else None
+
+
+def literal_of(number: str) -> Literal:
+    """Returns a decimal text as a constant."""
+    return Literal("number", number.removeprefix("-"), "-" if number.startswith("-") else "")
+
+
+def units_sql(clamped: ClampedColumn, column: Column) -> str:
+    """Returns SQL of a column cut to its CLAMP, in units of its last decimal place."""
+    factor = 10**clamped.scale
+    cut = Clamped(StoredNumber(column), literal_of(clamped.low), literal_of(clamped.high))
+    units = Product(cut, LiteralNumber(Literal("number", str(factor))))
+    bound = int(max(abs(Fraction(clamped.low)), abs(Fraction(clamped.high))) * factor)
+    return f"TRY_CAST({units.sql} AS {integer_name(bound)})"
+
+
+def steps_sql(clamped: ClampedColumn, column: Column) -> str:
+    """Returns SQL of the step of a row, as the counting of a sum computes it."""
+    most = clamped.steps
+    if most is None:
+        raise InternalError("a CLAMP without whole steps")
+    value = Double(StoredNumber(column)).sql
+    added = Contribution(None, "sum", Own((value,)), Fraction(clamped.low), Fraction(clamped.high), most)
+    cut = f"CASE WHEN {value} IS NOT NULL THEN least(greatest({steps(added, value)}, 0), {most}) END"
+    return f"TRY_CAST({cut} AS {integer_name(most)})"

@@ -1,0 +1,169 @@
+"""Counts over rows that lie in an engine: what is asked of it, and how the sums of its tasks become counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dpduck.kernel.places.orders import Order, Sent, carried_out
+from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.plans import passes_that_are_off
+from dpduck.kernel.worker.answered import Asking
+from dpduck.kernel.worker.workers import Workers, least_room
+from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
+from dpduck.values.sqltypes import NAMES, decimal_name, sql_type
+
+PARTIALS = "dpduck_partials"
+INTEGERS = ("dpduck_integers", "main", "dpduck_rows")
+SUMS = ("dpduck_total_", "dpduck_units")
+"""How the names of columns begin that are added up; all others tell what is counted."""
+
+Carry = Callable[[Order], Iterable[pa.Table]]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An engine, as the counts of one statement see it.
+
+    tables: those that orders name, private ones first. carry: has an order carried out over the rows of whole privacy
+    units, each unit's in one task; what it raises may quote data. packed: whether units lie whole already, without the
+    rows beyond those that would be kept of a crowded one.
+    """
+
+    tables: tuple[Sent, ...]
+    carry: Carry = field(repr=False)
+    packed: bool = False
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The rows of a statement's tables are an engine's.
+
+    open: looks at the engine's tables again, refuses what changed, and reads the public tables that orders name.
+    moment: of the rows, "" where they may change.
+    """
+
+    open: Callable[[duckdb.DuckDBPyConnection], Elsewhere] = field(repr=False)
+    moment: str = ""
+
+    def doubt(self) -> None:
+        """Does nothing: nothing of it is kept from statement to statement."""
+
+
+def columns_elsewhere(
+    cursor: duckdb.DuckDBPyConnection,
+    elsewhere: Elsewhere,
+    workers: Workers,
+    sql: str,
+    parameters: Mapping[str, object],
+) -> list[Any]:
+    """Returns columns of sums (SUMS) by others, over all rows."""
+    asking = Asking(sql, parameters=dict(parameters))
+    with counted_elsewhere(cursor, elsewhere, (), asking, lambda rows: rows, {}, workers) as (added, second):
+        return reader.columns(second, added, {})
+
+
+@contextmanager
+def counted_elsewhere(
+    cursor: duckdb.DuckDBPyConnection,
+    elsewhere: Elsewhere,
+    stages: Sequence[Asking],
+    asking: Asking,
+    stage: Callable[[str], str],
+    parameters: Mapping[str, object],
+    workers: Workers,
+    cut: Callable[[str], tuple[str, str]] | None = None,
+    key: int | None = None,
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
+    """Returns SQL of the counts, and a cursor that reads it.
+
+    cut: where rows are made to integers before whole units are grouped: what is kept of a part of them. key: where
+    they cannot be, of the order by which a unit's first CROWD rows of each table are kept.
+    """
+    stage_sql = stage(asking.answered_sql)
+    text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
+    named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
+    given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
+    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if elsewhere.packed else key)
+    if cut is not None and not elsewhere.packed:
+        before = replace(order, stage_sql=cut(asking.answered_sql)[0])
+        integers = Sent(INTEGERS, _types_of(carried_out(before, _no_rows(named), workers).schema))
+        asking = Asking(f"SELECT * FROM {integers.sql}")
+        crowds = Order((integers,), (), asking, cut(asking.sql)[1], given, passes, room)
+        order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, replace(before, crowds=crowds))
+    nothing = carried_out(order, _no_rows(order.tables), workers)
+    with added(cursor, nothing, _carried(elsewhere.carry, order, nothing.schema)) as counts:
+        yield counts
+
+
+@contextmanager
+def added(
+    cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, found: Iterable[pa.Table]
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
+    """Returns SQL of the sums of what tasks say, and a cursor that reads it: they are added up as they come.
+
+    nothing: what is said of no rows.
+    """
+    batches = chain.from_iterable(part.to_batches() for part in chain([nothing], found))
+    partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
+    with reader.beside(cursor, PARTIALS, partial) as second:
+        yield _added_sql(nothing.column_names), second
+
+
+def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Returns what tasks say, which begins when it is asked for; whatever fails has the reader's one text."""
+    found: Iterator[pa.Table] | None = None
+    while True:
+        part, failed = None, False
+        try:
+            found = iter(carry(order)) if found is None else found
+            part = next(found, None)
+        except Exception:  # whatever it says could quote data
+            failed = True
+        if failed or (part is not None and part.schema != schema):
+            raise InternalError(reader.FAILED)  # outside the handler: the engine's error is not even its context
+        if part is None:
+            return
+        yield part
+
+
+def _named(table: Sent, text: str) -> Sent:
+    """Returns a private table with the columns that SQL names; no other ones travel."""
+    if table.rows is not None:
+        return table
+    columns = tuple(
+        column for column in table.columns if quote_identifier(column[0]) in text or column[0] == table.unit
+    )
+    return replace(table, columns=columns or table.columns[:1])
+
+
+def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
+    private = (table for table in tables if table.rows is None)
+    return [
+        pa.Table.from_pydict({f"dpduck_{number}": pa.nulls(0) for number in range(len(one.columns))}) for one in private
+    ]
+
+
+def _added_sql(columns: Sequence[str]) -> str:
+    """Adds up sums by what is counted: no task has a unit that another one has, too."""
+    cells = [name for name in columns if not name.startswith(SUMS)]
+    sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if name.startswith(SUMS))
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    return f"SELECT {', '.join([*cells, *sums])} FROM {PARTIALS}{grouping}"
+
+
+def _types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """Returns columns of an answer with DuckDB's types."""
+    named = {sql_type(name).arrow: name for name in NAMES}
+    decimals = pa.types.is_decimal
+    return tuple(
+        (one.name, decimal_name(one.type.precision, one.type.scale) if decimals(one.type) else named[str(one.type)])
+        for one in schema
+    )

@@ -1,0 +1,168 @@
+"""Conditions over declared columns of prepared rows: asked of the public labels, they reach rows as codes.
+
+Whatever an analyst wrote about columns whose values their codes tell is computed once for each label, or each
+combination of labels, and not for rows. A row then has a list of codes, or ranges of them, to be in. Only rows whose
+value is outside of a domain are asked themselves: nothing public tells their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+
+import duckdb
+import numpy as np
+
+from dpduck.kernel.columns.expressions import Coded, Column, Expression, Own
+from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bins import texts_parameter, texts_sql
+from dpduck.kernel.worker.answered import answered
+from dpduck.kernel.worker.program import Division, Output
+from dpduck.kernel.worker.workers import Workers
+from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.quoting import quote_identifier
+from dpduck.values.sqltypes import sql_type
+
+MOST_COMBINATIONS = 1 << 14
+"""Of labels that a condition is asked of: conditions over more are asked of rows."""
+
+MOST_RANGES = 16
+"""Of codes, in one condition; more are looked up in a list."""
+
+_FLAG, _NUMBER = "dpduck_flag", "dpduck_number"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A column of prepared rows that has codes. code: the column of its code."""
+
+    code: Column
+    domain: ValueDomain
+
+
+Ask = Callable[[Expression, Mapping[Column, Declared]], list[bool]]
+"""For which combinations of labels, the last column's first, a condition is true."""
+
+
+def tells(domain: Domain, type_name: str) -> bool:
+    """Tells whether a code tells the value, but for that of OTHER: not of bins, nor of 0.0, which is equal to -0.0."""
+    if not isinstance(domain, ValueDomain) or domain.type_name != type_name:
+        return False
+    return sql_type(type_name).is_told_by_label
+
+
+def coded_condition(
+    condition: Expression, declared: Mapping[Column, Declared], inside: frozenset[Column], ask: Ask
+) -> Expression:
+    """Returns the condition over codes; as it is where something else than declared columns is in it.
+
+    inside: codes of which rows outside of a domain are left out anyway.
+    """
+    names = condition.columns
+    if not names or not declared.keys() >= set(names):
+        return condition
+    columns = {column: declared[column] for column in sorted(names, key=lambda column: column.quoted)}
+    if prod(column.domain.size for column in columns.values()) > MOST_COMBINATIONS:
+        return condition
+    outside = [part for column in columns.values() for part in _outside(column, column.code in inside)]
+    if outside and len({column.relation for column in names}) > 1 and not condition.plain:
+        return condition  # rows outside would have to be asked after they are joined
+    pieces = [piece for part in outside for piece in (" OR ", *part)][1:]
+    test = _among(list(columns.values()), ask(condition, columns))
+    return Coded(condition, Own(tuple(pieces)) if pieces else None, test)
+
+
+def _outside(column: Declared, left_out: bool) -> Iterator[tuple[Column, str]]:
+    """Yields conditions for rows whose value the code does not tell."""
+    if not left_out:
+        yield column.code, " IS NULL"
+    if column.domain.other is not None:
+        yield column.code, f" = {column.domain.size - 1}"
+
+
+def _among(columns: Sequence[Declared], flags: Sequence[bool]) -> Own:
+    """Tells whether the codes of a row are a combination that is flagged."""
+    place: Pieces = (columns[0].code,)
+    if len(columns) > 1:
+        place = _place([(("CAST(", column.code, " AS BIGINT)"), column.domain.size) for column in columns])
+    among, but = _runs(flags, True), _runs(flags, False)
+    if not among:
+        return Own(("FALSE",))
+    if not but:
+        return Own((*place, " IS NOT NULL"))
+    if min(len(among), len(but)) > MOST_RANGES:
+        listed = ", ".join("TRUE" if flag else "FALSE" for flag in flags)
+        return Own((f"[{listed}][CAST(", *place, " AS BIGINT) + 1]"))
+    return Own(("NOT (", *_in(place, but), ")")) if len(but) < len(among) else Own(_in(place, among))
+
+
+Pieces = tuple[str | Column, ...]
+
+
+def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
+    """Returns the first and last place of each run of such flags."""
+    runs, first = list[tuple[int, int]](), 0
+    for flag, run in groupby(flags):
+        last = first + len(list(run)) - 1
+        runs += [(first, last)] if flag == wanted else []
+        first = last + 1
+    return runs
+
+
+def _in(place: Pieces, runs: Sequence[tuple[int, int]]) -> Pieces:
+    single = ", ".join(str(low) for low, high in runs if low == high)
+    listed = [(*place, f" IN ({single})")] if single else []
+    listed += [(*place, f" BETWEEN {low} AND {high}") for low, high in runs if low < high]
+    return tuple(piece for one in listed for piece in (" OR ", *one))[1:]
+
+
+def asked_of_labels(
+    cursor: duckdb.DuckDBPyConnection, workers: Workers, condition: Expression, columns: Mapping[Column, Declared]
+) -> list[bool]:
+    """See Ask. A condition that the database would not evaluate over rows is computed by a worker, as of rows."""
+    rows, number, parameters = _labels_sql(columns)
+    flags = np.zeros(prod(column.domain.size for column in columns.values()), dtype=bool)
+    if condition.plain:
+        asked = f"SELECT {number}, coalesce({condition.sql}, FALSE) FROM {rows}"
+        numbers, found = reader.columns(cursor, asked, parameters)
+        flags[numbers] = found
+        return [bool(flag) for flag in flags]
+    division = Division({_FLAG: Output("flag", condition)}, ())
+    inputs = "".join(f", {sql} AS {name}" for name, sql in division.inputs().items())
+    where = " AND ".join(f"({guard})" for guard in division.guards()) or "TRUE"
+    sql = f"SELECT {number} AS {_NUMBER}{inputs} FROM {rows} WHERE {where}"
+    asking = division.asking(sql, parameters, False)
+    with answered(cursor, (), asking, workers) as (second, given):
+        answer = reader.record_batches(second, asking.answered_sql, given, MOST_COMBINATIONS).read_all()
+    flags[answer.column(_NUMBER).to_numpy()] = answer.column(_FLAG).to_numpy(zero_copy_only=False)
+    return [bool(flag) for flag in flags]
+
+
+def _labels_sql(columns: Mapping[Column, Declared]) -> tuple[str, str, dict[str, object]]:
+    """FROM with each combination of labels once, under the names of the columns; its number in SQL; parameters."""
+    parameters: dict[str, object] = {}
+    tables, places = list[str](), list[tuple[Pieces, int]]()
+    for alias, found in groupby(enumerate(columns.items()), key=lambda one: one[1][0].relation):
+        selected, ranges, codes = list[str](), list[str](), list[tuple[Pieces, int]]()
+        for position, (column, declared) in found:
+            values, parameter, code = declared.domain.values, f"dpduck_values_{position}", f"c{position}"
+            parameters[parameter] = texts_parameter(values)
+            label = f"{texts_sql(parameter, 'VARCHAR')}[{code} + 1]"
+            value = f"CASE WHEN {code} < {len(values)} THEN CAST({label} AS {column.type_name}) END"
+            selected.append(f"{value} AS {quote_identifier(column.name)}")
+            ranges.append(f"range({declared.domain.size}) AS t{position}({code})")
+            codes.append(((code,), declared.domain.size))
+        selected.append(f"{Own(_place(codes)).sql} AS {_NUMBER}")
+        tables.append(f"(SELECT {', '.join(selected)} FROM {', '.join(ranges)}) AS {quote_identifier(alias)}")
+        places.append(((f"{quote_identifier(alias)}.{_NUMBER}",), prod(size for _, size in codes)))
+    return ", ".join(tables), Own(_place(places)).sql, parameters
+
+
+def _place(digits: Sequence[tuple[Pieces, int]]) -> Pieces:
+    """Returns the number whose digits these are, each in SQL and with how many values it has."""
+    found: Pieces = ()
+    for digit, size in digits:
+        found = ("(", *found, f" * {size} + ", *digit, ")") if found else digit
+    return found

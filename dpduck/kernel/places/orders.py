@@ -1,0 +1,299 @@
+"""One job as an order that an engine's task carries out over the rows of whole privacy units: data, and one function.
+
+The task runs what runs here: rows to integers, with a worker process for what an analyst wrote, then the constant
+stage. What comes back are sums that add up over tasks, since no unit is in two of them. This file is sent as it is
+(engines/task.py), with those that it imports of dpduck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.kernel.rows import reader
+from dpduck.kernel.worker.answered import Asking, answered
+from dpduck.kernel.worker.worker import CONFIG
+from dpduck.kernel.worker.workers import Program, Workers, least_room
+from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
+
+BATCH = 65_536
+PART = 1 << 20
+"""Rows of a part: crowded units are cut where there are so many."""
+
+BUNDLE = 1 << 21
+"""Bytes of a bundle of several rows, at most: an engine may pass on 4 MiB at once."""
+
+CROWD = 1 << 14
+"""Rows of a unit in each of several tables that are joined, or counted for each unit: all others are left out."""
+
+MEMORY = "4GiB"
+"""What DuckDB may use in a task, beside the rows that the engine handed over and the worker's process."""
+
+WAITING = 1 << 20
+"""Rows of crowds that a task holds back, so that it hands on of each unit what the whole of it has first."""
+
+TABLE, BUCKET, PARTIAL = "dpduck_table", "dpduck_bucket", "dpduck_partial"
+"""What an engine calls the number of a row's table, the bucket of its unit, and what a task answers."""
+
+ALIKE, GROUPS, CROWDED = "dpduck_alike", 1 << 16, 1024
+"""By what units are grouped, in how many groups, and how many rows of a group are no crowd: so many of a unit are kept
+of a part at least, since fewer units are sorted then."""
+
+_GIVEN, _PLACE = "dpduck_given", "dpduck_place"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A table as a task has it: its name in parts, its columns and their types.
+
+    rows: of a public one, as Arrow. unit: the column that says whose a row is, if there is one.
+    """
+
+    parts: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    rows: bytes | None = field(default=None, repr=False)
+    unit: str | None = None
+
+    @property
+    def sql(self) -> str:
+        return ".".join(map(quote_identifier, self.parts))
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is done to rows of whole units. tables: private ones first, in the order in which rows are handed over.
+
+    stage_sql: integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: what a worker
+    must be sure to have (workers.least_room), so that each row is computed there where it would be here.
+    before: what is done to parts of the rows first, whose answers are then the rows. crowds: what keeps of these all
+    that could count. key: of the order by which CROWD rows of a unit are kept in each table, None where all are.
+    """
+
+    tables: tuple[Sent, ...]
+    stages: tuple[Asking, ...]
+    asking: Asking
+    stage_sql: str
+    parameters: Mapping[str, object] = field(repr=False)
+    passes: str
+    room: int
+    before: Order | None = None
+    crowds: Order | None = None
+    key: int | None = field(default=None, repr=False)
+
+    def plain(self) -> dict[str, Any]:
+        """Returns the order as it travels, values of the standard library and pyarrow, without what is done before."""
+        return asdict(replace(self, before=None))
+
+
+def order_from(plain: Mapping[str, Any]) -> Order:
+    """Returns the order that Order.plain wrote."""
+    tables = tuple(Sent(**table) for table in plain["tables"])
+    stages, crowds = tuple(map(_asking, plain["stages"])), plain["crowds"]
+    crowds = None if crowds is None else order_from(crowds)
+    return Order(**{**plain, "tables": tables, "stages": stages, "asking": _asking(plain["asking"]), "crowds": crowds})
+
+
+def _asking(plain: Mapping[str, Any]) -> Asking:
+    program = plain["program"]
+    return Asking(**{**plain, "program": None if program is None else Program(**program)})
+
+
+def carried_out(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Table:
+    """Returns the sums of an order over rows of its private tables; columns are in the order of the tables' own."""
+    if least_room() < order.room:
+        raise InternalError(reader.FAILED)
+    limits = {"threads": 1, "memory_limit": MEMORY}
+    with duckdb.connect(":memory:", config=CONFIG | limits) as connection:
+        given = iter(rows)
+        for number, table in enumerate(order.tables):
+            own = first_rows(order, table, next(given)) if table.rows is None else read_bytes(table.rows)
+            _lay(connection, table, own, f"{_GIVEN}_{number}", numbered=bool(order.stages))
+        settings = ("SET TimeZone = 'UTC'", f"SET disabled_optimizers = '{order.passes}'", reader.BUILT_IN_ONLY)
+        for setting in (*settings, reader.SMALL_BUFFER, "SET lock_configuration = true"):
+            reader.run(connection, setting)
+        with answered(connection, order.stages, order.asking, workers) as (second, own_parameters):
+            given_parameters = {**own_parameters, **order.parameters}
+            return pa.concat_tables(reader.batches(second, order.stage_sql, given_parameters, BATCH))
+
+
+def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
+    """Returns each unit's first CROWD rows by a keyed hash of what is sent: a function of that unit's rows alone.
+
+    The first of a table are among the first of each part of it. Rows that are tied are interchangeable: they are the
+    same in every column, the sign of 0 included.
+    """
+    if order.key is None or table.unit is None or not len(_many(rows.column(unit_of(table)), CROWD + 1)):
+        return rows
+    names = [f"dpduck_{number}" for number in range(len(table.columns))]
+    unit = names[unit_of(table)]
+    signs = [f"signbit(dpduck_{n})" for n, (_, kind) in enumerate(table.columns) if kind in ("FLOAT", "DOUBLE")]
+    ranked = ", ".join([f"hash(CAST($key AS UBIGINT), {', '.join(names)})", *names, *signs])
+    columns = [*map(whole_texts, rows.columns[: len(names)]), pa.array(range(rows.num_rows), pa.int64())]
+    whole = pa.Table.from_arrays(columns, names=[*names, _PLACE])
+    with duckdb.connect(":memory:", config=CONFIG | {"threads": 1, "memory_limit": MEMORY}) as connection:
+        connection.register(_GIVEN, whole)
+        crowds = f"SELECT {unit} FROM {_GIVEN} GROUP BY {unit} HAVING count(*) > {CROWD}"
+        window = f"row_number() OVER (PARTITION BY {unit} ORDER BY {ranked})"
+        others = f"SELECT {_PLACE} FROM (FROM {_GIVEN} SEMI JOIN ({crowds}) USING ({unit})) QUALIFY {window} > {CROWD}"
+        left_out = pa.concat_tables(reader.batches(connection, others, {"key": order.key}, BATCH)).column(0)
+    return rows.filter(pc.invert(pc.is_in(whole.column(_PLACE), value_set=left_out))) if len(left_out) else rows
+
+
+def unit_of(table: Sent) -> int:
+    """Returns the place of the column that says whose a row is."""
+    return [name for name, _ in table.columns].index(str(table.unit))
+
+
+def _many(column: pa.ChunkedArray, least: int) -> pa.Array:
+    """Returns the values that so many rows have."""
+    counted = pc.value_counts(column)
+    return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
+
+
+def _lay(connection: duckdb.DuckDBPyConnection, table: Sent, rows: pa.Table, name: str, *, numbered: bool) -> None:
+    """Puts rows under a table's name, as its types; numbered: as a table of which rowid tells rows apart."""
+    database, schema, _ = table.parts
+    named = [f"dpduck_{number}" for number in range(len(table.columns))]
+    whole = pa.Table.from_arrays([*map(whole_texts, rows.columns)], names=named)
+    reader.run(connection, f"ATTACH IF NOT EXISTS ':memory:' AS {quote_identifier(database)}")
+    reader.run(connection, f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
+    typed = ", ".join(
+        f"CAST(dpduck_{n} AS {of}) AS {quote_identifier(column)}" for n, (column, of) in enumerate(table.columns)
+    )
+    connection.register(name, whole)
+    kind = "TABLE" if numbered else "VIEW"
+    reader.run(connection, f"CREATE {kind} {table.sql} AS SELECT {typed} FROM {name}")
+
+
+def whole_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns a column whose texts that are none, being no UTF-8, are NULL: one of them could end a task."""
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return column
+    return pa.chunked_array([_whole_text(chunk) for chunk in column.chunks], type=column.type)
+
+
+def _whole_text(chunk: pa.Array) -> pa.Array:
+    try:
+        chunk.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = [(one, (one or b"").decode(errors="ignore")) for one in chunk.cast(pa.large_binary()).to_pylist()]
+        return pa.array([text if text.encode() == one else None for one, text in texts], chunk.type)
+    return chunk
+
+
+def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
+    """Returns the sums of an order over the rows of a task, each batch as bytes: the engine looks into none of it."""
+    order = order_from(plain)
+    found = carried_out(order, _by_table(order, given), workers)
+    return pa.Table.from_pydict({PARTIAL: pa.array(map(to_bytes, found.to_batches(max_chunksize=BATCH)), pa.binary())})
+
+
+def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
+    """Returns rows of several tables in one, apart; those of one table, out of their bundles."""
+    rows, private = [], [table for table in order.tables if table.rows is None]
+    if PARTIAL in given.column_names:
+        return [pa.concat_tables(read_bytes(body.as_buffer()) for body in given[PARTIAL])]
+    for number, table in enumerate(private):
+        own = given.filter(pc.equal(given[TABLE], number)) if len(private) > 1 else given
+        rows.append(own.select([column_name(number, place) for place in range(len(table.columns))]))
+    return rows
+
+
+def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
+    """Returns the first rows of each unit by an order's key; those of crowds wait for the next part, if it has room."""
+    order, waiting = order_from(plain), list[pa.Table]()
+    for rows in parts(given):
+        kept, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
+        yield from kept.to_batches(max_chunksize=BATCH)
+    for rows in waiting:
+        yield from rows.to_batches(max_chunksize=BATCH)
+
+
+def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
+    """Yields what an order makes of parts of the rows in bundles, by the bucket of a row's unit, which comes last."""
+    order = order_from(plain)
+    for rows in parts(given):
+        for bucket, bundle in bundles(_cut(order, carried_out(order, _by_table(order, rows), workers), workers)):
+            (batch,) = bundle.combine_chunks().to_batches()
+            yield pa.RecordBatch.from_pydict({BUCKET: [bucket], PARTIAL: pa.array([to_bytes(batch)], pa.binary())})
+
+
+def _cut(order: Order, made: pa.Table, workers: Workers) -> pa.Table:
+    """Returns rows that were made, but of units that may have very many those alone that are kept.
+
+    Units of one ALIKE are counted together: where these have few rows, each has.
+    """
+    many = _many(made.column(ALIKE), CROWDED + 1)
+    if not len(many):
+        return made.drop_columns(ALIKE)
+    if order.crowds is None:
+        raise InternalError(reader.FAILED)
+    crowded = pc.is_in(made.column(ALIKE), value_set=many)
+    rows, others = made.filter(crowded).drop_columns([ALIKE, BUCKET]), made.filter(pc.invert(crowded))
+    kept = carried_out(order.crowds, [rows], workers).select(made.column_names).cast(made.schema)
+    return pa.concat_tables([others, kept]).drop_columns(ALIKE)
+
+
+def bundles(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yields rows by their last column, the bucket, without it: as bytes, which are few, they go from task to task."""
+    rows = rows.combine_chunks()  # of one chunk both take a quarter of the time
+    rows = rows.take(pc.sort_indices(rows.column(BUCKET)))
+    start = 0
+    for counted in pc.value_counts(rows.column(BUCKET)).to_pylist():
+        waiting = [rows.slice(start, counted["counts"]).drop_columns(BUCKET)]
+        while waiting:
+            part = waiting.pop()
+            half = part.num_rows // 2 if part.nbytes > BUNDLE else 0
+            if half:
+                waiting += [part.slice(half), part.slice(0, half)]
+            else:
+                yield counted["values"], part
+        start += counted["counts"]
+
+
+def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yields rows PART at a time."""
+    part, count = list[pa.RecordBatch](), 0
+    for batch in given:
+        if part and count + batch.num_rows > PART:
+            yield pa.Table.from_batches(part)
+            part, count = [], 0
+        part, count = [*part, batch], count + batch.num_rows
+    if part:
+        yield pa.Table.from_batches(part)
+
+
+def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
+    """Returns the first rows of units, and apart from them those of crowds, if these are not too many."""
+    (table,) = order.tables
+    kept = first_rows(order, table, rows)
+    crowds = _many(kept.column(unit_of(table)), CROWD)
+    if not len(crowds) or len(crowds) * CROWD > WAITING:
+        return kept, []
+    waits = pc.is_in(kept.column(unit_of(table)), value_set=crowds)
+    return kept.filter(pc.invert(waits)), [kept.filter(waits)]
+
+
+def to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """Returns rows as bytes of Arrow."""
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def read_bytes(body: bytes | pa.Buffer) -> pa.Table:
+    """Returns the rows that bytes of Arrow are."""
+    return pa.ipc.open_stream(body).read_all()
+
+
+def column_name(table: int, column: int) -> str:
+    """Returns what an engine calls a column of a table, so that no name of a column means anything to it."""
+    return f"dpduck_{table}_{column}"

@@ -1,0 +1,312 @@
+"""Writing a prepared table: rows of an epoch, with what every statement would compute of them anew.
+
+`write_twin` copies a private table, its twin, with four columns about the privacy unit of each row and one for each
+DOMAIN: the unit as a number; how many rows the unit has; how many of these are outside of some domain; the row's place
+among them in the keyed order in which rows of a unit are kept; codes, NULL outside of the domain. A twin is sorted by
+unit: first the units that are inside of every domain, those of few rows first. Where that order leaves unlike rows of a
+unit tied, as 0 and -0, they have one place, and the unit counts as one with rows outside: its rows are ranked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import duckdb
+
+from dpduck.kernel.columns.expressions import Column, Own
+from dpduck.kernel.contributions import KEY, key_integer, order_sql
+from dpduck.kernel.counting.jobs import KeyColumn
+from dpduck.kernel.places.clamps import STEPS, UNITS, ClampedColumn, steps_sql, units_sql
+from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.binning import code_expression
+from dpduck.kernel.rows.bins import texts_parameter, texts_sql
+from dpduck.kernel.worker.program import LONGEST_TEXT
+from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.errors import InternalError
+from dpduck.values.quoting import quote_identifier
+from dpduck.values.sqltypes import sql_type
+
+NUMBER, PERSON = '"dpduck_unit"', '"dpduck_person"'
+ROWS_OF_UNIT, OPEN_ROWS, PLACE = '"dpduck_rows_of_unit"', '"dpduck_open_rows"', '"dpduck_place"'
+TIED = '"dpduck_tied"'
+RESERVED = "dpduck_"
+"""No column of a table that is prepared begins so."""
+
+_LARGEST = (1 << 32) - 1
+_ORDER, _REST = '"dpduck_order"', '"dpduck_rest"'
+Steps = Callable[[str], None]
+BATCH = 6_144
+"""Rows that are sent at a time: with texts of LONGEST_TEXT + 1 characters of four bytes, Arrow's buffers hold them."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is written of a private table. from_sql: the table as "r0", with the joins that find units, each LEFT.
+
+    columns: names and types. content: the columns that tell rows of a unit apart. unit_sql: None for PRIVACY UNIT ROW.
+    unit: the unit's column in the twin. domains: by column. links: columns by which rows of one unit are found.
+    cuts: columns with a CLAMP.
+    """
+
+    from_sql: str
+    columns: tuple[tuple[str, str], ...]
+    content: tuple[str, ...]
+    unit_sql: str | None
+    unit_type: str
+    unit: str | None
+    domains: tuple[tuple[str, Domain], ...]
+    links: frozenset[str]
+    cuts: tuple[ClampedColumn, ...] = ()
+
+
+def sent_sql(value: str, type_name: str) -> str:
+    """Returns a value as it goes from one database to another through Arrow, where it is cast to its type again."""
+    return f"CAST({value} AS VARCHAR)" if sql_type(type_name).is_carried_as_text else value
+
+
+CODE = "dpduck_code_{}"
+"""The column of a twin with the codes of its table's n-th domain."""
+
+
+def code_name(number: int) -> str:
+    """Returns that column in SQL."""
+    return f'"{CODE.format(number)}"'
+
+
+def code_type(domain: Domain) -> str:
+    """Returns the type of these codes."""
+    return next((name for name, bits in (("UTINYINT", 8), ("USMALLINT", 16)) if domain.size <= 1 << bits), "UINTEGER")
+
+
+def quoted(name: str | None) -> str:
+    """Returns the name of a column in SQL, "" for none."""
+    return "" if name is None else quote_identifier(name)
+
+
+def write_twin(
+    cursor: duckdb.DuckDBPyConnection,
+    second: duckdb.DuckDBPyConnection,
+    layout: Layout,
+    twin_sql: str,
+    bounding_key: bytes,
+    steps: Steps,
+) -> None:
+    """Writes the twin; its only error has one fixed text. cursor: of the private rows. second: of where the twin lies.
+
+    steps: called with the name of each step before it is begun. Temporary tables are left to the second cursor's end.
+    """
+    steps("reading rows")
+    keyed = {KEY: key_integer(bounding_key)} if layout.unit_sql is not None else {}
+    batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
+    parameters: dict[str, object] = {}
+    coded = _coded_rows(layout, parameters)
+    if layout.unit_sql is None:
+        reader.poured(second, f"CREATE TABLE {twin_sql} AS {coded}", parameters, _POURED, batches)
+        return
+    reader.poured(second, f"CREATE TEMP TABLE dpduck_rows AS {coded}", parameters, _POURED, batches)
+    steps("numbering units")
+    reader.run(second, f"CREATE TEMP TABLE dpduck_units AS {_units(layout)}")
+    steps("sorting rows")
+    labels: dict[str, object] = {}
+    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sorted_rows(layout, labels)}", labels)
+    steps("counting again")
+    reader.run(second, "DROP TABLE dpduck_rows")
+    reader.run(second, "DROP TABLE dpduck_units")
+    _rank_again(second, layout, twin_sql)
+    ((miscounted,),) = reader.columns(second, miscounted_sql(twin_sql), {})
+    if int(miscounted):
+        raise InternalError("a prepared table does not say of its units what it holds")
+
+
+_POURED = "dpduck_poured"
+
+
+def _sent_rows(layout: Layout) -> str:
+    listed = []
+    for name, type_name in layout.columns:
+        whole = f'"r0".{quoted(name)}'
+        sql = _no_longer(whole, type_name) if name in layout.links else _cut(whole, type_name)
+        listed.append(f"{sent_sql(sql, type_name)} AS {quoted(name)}")
+    if layout.unit_sql is not None:
+        listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
+    if quoted(layout.unit) == PERSON:
+        unit = _no_longer(str(layout.unit_sql), layout.unit_type)
+        listed.append(f"{sent_sql(unit, layout.unit_type)} AS {PERSON}")
+    return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
+
+
+def _cut(value: str, type_name: str) -> str:
+    """Returns a text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
+
+    Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
+    """
+    if not sql_type(type_name).is_shortened:
+        return value
+    begin = f"left({value}, {LONGEST_TEXT + 1})" if type_name == "VARCHAR" else f"{value}[:{LONGEST_TEXT + 1}]"
+    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} ELSE {begin} END"
+
+
+def _no_longer(value: str, type_name: str) -> str:
+    """Returns a text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
+    if not sql_type(type_name).is_shortened:
+        return value
+    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} END"
+
+
+def _bytes(value: str, type_name: str) -> str:
+    return f"{sql_type(type_name).length_function}({value})"
+
+
+def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
+    typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _named(layout)]
+    typed += [f"CAST({PERSON} AS {layout.unit_type}) AS {PERSON}"] if quoted(layout.unit) == PERSON else []
+    typed += [_ORDER] if layout.unit_sql is not None else []
+    codes = []
+    for number, (column, domain) in enumerate(layout.domains):
+        code = code_expression(KeyColumn(Own((f"t.{quoted(column)}",)), domain), number)
+        parameters.update(code.parameters)
+        codes.append(f"CAST({code.sql} AS {code_type(domain)}) AS {code_name(number)}")
+    rows = f"SELECT {', '.join(['t.*', *codes])} FROM (SELECT {', '.join(typed)} FROM {_POURED}) AS t"
+    told = _told(layout)
+    if not told:
+        return rows
+    names = [one.name for one in told]
+    known = " AND ".join(f"({one.code} < {len(one.values)} OR {one.name} IS NULL)" for one in told)
+    rest = f"CASE WHEN {known} THEN NULL ELSE [{', '.join(names)}] END AS {_REST}"
+    return f"SELECT * EXCLUDE ({', '.join(names)}), {rest} FROM ({rows})"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A column of texts, in SQL; its code, which tells the first of its domain's values."""
+
+    name: str
+    code: str
+    values: tuple[str, ...]
+    parameter: str
+
+
+def _told(layout: Layout) -> list[_Told]:
+    """Returns texts that are left out while rows are sorted, since codes tell them, and are read from labels then.
+
+    Those that no code tells are put together in a list, NULL for most rows, so that these are narrow.
+    """
+    types = dict(layout.columns)
+    return [
+        _Told(quoted(column), code_name(number), domain.values, f"dpduck_labels_{number}")
+        for number, (column, domain) in enumerate(layout.domains)
+        if isinstance(domain, ValueDomain)
+        and types.get(column) == domain.type_name == "VARCHAR"
+        and layout.unit not in (None, column)
+    ]
+
+
+def _units(layout: Layout) -> str:
+    """Returns each unit once, with its number: units inside of all domains first, then those of few rows."""
+    outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
+    counted = (
+        f"SELECT {quoted(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
+        f"count(CASE WHEN {outside} THEN 1 END) AS dpduck_o FROM dpduck_rows "
+        f"WHERE {quoted(layout.unit)} IS NOT NULL GROUP BY {quoted(layout.unit)}"
+    )
+    least = ", ".join(f"CAST(least({n}, {_LARGEST}) AS UINTEGER) AS {n}" for n in ("dpduck_n", "dpduck_o"))
+    number = "row_number() OVER (ORDER BY dpduck_o > 0, dpduck_n)"
+    return f"SELECT dpduck_of, {least}, {number} AS dpduck_number FROM ({counted})"
+
+
+def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
+    """Returns rows by unit and place. What most statements read stands together: DuckDB packs columns into blocks in
+    order.
+    """
+    window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
+    place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
+    codes = [code_name(number) for number in range(len(layout.domains))]
+    numbers = [
+        f"dpduck_number AS {NUMBER}",
+        f"nullif({rank}, {place}) AS {TIED}",
+        f"{place} AS {PLACE}",
+        f"dpduck_n AS {ROWS_OF_UNIT}",
+        f"dpduck_o AS {OPEN_ROWS}",
+    ]
+    own = f"dpduck_rows.* EXCLUDE ({', '.join([_ORDER, *codes])})"
+    rows = (
+        f"SELECT {', '.join([own, *numbers, *codes])} "
+        f"FROM dpduck_rows LEFT JOIN dpduck_units ON {quoted(layout.unit)} = dpduck_of ORDER BY {NUMBER}, {PLACE}"
+    )
+    told = {one.name: (place, one) for place, one in enumerate(_told(layout), start=1)}
+    parameters.update({one.parameter: texts_parameter(one.values) for _, one in told.values()})
+    read = [_read(name, *told[name]) if name in told else name for name, _ in _named(layout)]
+    read += [PERSON] if quoted(layout.unit) == PERSON else []
+    last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
+    return f"SELECT {', '.join([*read, *_cut_columns(layout), *last])} FROM ({rows}) AS t"
+
+
+def _read(name: str, place: int, told: _Told) -> str:
+    """Returns a text as its code tells it, or as it was set aside."""
+    label = f"{texts_sql(told.parameter, 'VARCHAR')}[CAST({told.code} AS INTEGER) + 1]"
+    return f"CASE WHEN {told.code} < {len(told.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
+
+
+def _cut_columns(layout: Layout) -> Iterator[str]:
+    """Yields columns cut to their CLAMP, as whole numbers (clamps.py): no value of their types can raise."""
+    for number, cut in enumerate(layout.cuts):
+        column = Column("t", cut.name, cut.type_name)
+        yield f'{units_sql(cut, column)} AS "{UNITS.format(number)}"'
+        if cut.steps is not None and not cut.alike:
+            yield f'{steps_sql(cut, column)} AS "{STEPS.format(number)}"'
+
+
+def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
+    """Opens the units that have unlike rows of one hash: which of these is kept, a statement's outputs decide."""
+    tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {twin_sql} WHERE {TIED} IS NOT NULL"
+    alike = [_alike(name, type_name) for name, type_name in _named(layout)]
+    reader.run(
+        second,
+        f"CREATE TEMP TABLE dpduck_unlike AS SELECT dpduck_n FROM {twin_sql} JOIN ({tied}) "
+        f"ON {NUMBER} = dpduck_n AND ifnull({TIED}, {PLACE}) = dpduck_r "
+        f"GROUP BY dpduck_n, dpduck_r HAVING NOT ({' AND '.join(alike)})",
+    )
+    reader.run(
+        second,
+        f"UPDATE {twin_sql} SET {OPEN_ROWS} = greatest({OPEN_ROWS}, 1), {PLACE} = ifnull({TIED}, {PLACE}) "
+        f"WHERE {NUMBER} IN (FROM dpduck_unlike)",
+    )
+    reader.run(second, "DROP TABLE dpduck_unlike")
+    reader.run(second, f"ALTER TABLE {twin_sql} DROP COLUMN {TIED}")
+
+
+def _alike(name: str, type_name: str) -> str:
+    """Tells whether a group's values are the same, bit by bit, as an aggregate: 0 and -0 are not, and no NaN is."""
+    if sql_type(type_name).is_float:
+        text = f"CAST({name} AS VARCHAR)"
+        return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
+    return f"count({name}) IN (0, count(*)) AND min({name}) IS NOT DISTINCT FROM max({name})"
+
+
+def miscounted_sql(twin_sql: str) -> str:
+    """Tells how many rows say of their unit what is not so: none but the first m places are below m, for every m.
+
+    Of a unit's rows in the order of their places, each says of its unit what the one before it says; the n-th says that
+    there are n rows at least, and has a place of n at least, unless the unit is open. Rows of no unit say nothing.
+    """
+    window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
+    same = " AND ".join(f"{one} = lag({one}, 1, {one}) OVER {window}" for one in (ROWS_OF_UNIT, OPEN_ROWS))
+    said = (
+        f"row_number() OVER {window} AS dpduck_n, {same} AS dpduck_same, {NUMBER}, {PLACE}, {ROWS_OF_UNIT}, {OPEN_ROWS}"
+    )
+    rows = f"SELECT {said} FROM {twin_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
+    enough = " AND ".join(
+        f"ifnull({one}, FALSE)"
+        for one in (
+            f"{NUMBER} IS NOT NULL AND dpduck_same",
+            f"{ROWS_OF_UNIT} >= least(dpduck_n, {_LARGEST})",
+            f"{OPEN_ROWS} > 0 OR {PLACE} >= least(dpduck_n, {_LARGEST})",
+        )
+    )
+    return f"SELECT count(*) FROM ({rows}) WHERE NOT ({enough})"
+
+
+def _named(layout: Layout) -> list[tuple[str, str]]:
+    """Returns the columns in SQL, with their types."""
+    return [(quoted(name), type_name) for name, type_name in layout.columns]

@@ -1,0 +1,101 @@
+"""A histogram over an unbounded universe: one charge, and a noisy count for whatever key is ever touched.
+
+The keys that have rows get their noise when the histogram is made, from fresh entropy, and their noisy counts are
+kept with the secrets: rows that move from key to key later can never meet the same charge again. The noise of every
+other key is derived when it is touched (keyed_noise). The time of a question does not tell the two apart: the keyed
+noise is drawn for all of its keys.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import hmac
+import secrets
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, find
+from dpduck.values.errors import InternalError
+
+
+class LazyHistogram(Hidden):
+    """The secret state of one histogram: a key of the noise, and noisy counts by digest; hidden."""
+
+    __slots__ = ("_high", "_low", "_noisy", "_secret")
+
+    def __init__(
+        self, secret: bytes, high: NDArray[np.uint64], low: NDArray[np.uint64], noisy: NDArray[np.int64]
+    ) -> None:
+        self._secret, self._high, self._low, self._noisy = secret, high, low, noisy
+
+    def to_bytes(self) -> bytes:
+        """Serialises the key, for the secrets file alone."""
+        return self._secret + self._high.tobytes() + self._low.tobytes() + self._noisy.tobytes()
+
+    @classmethod
+    def from_bytes(cls, state: bytes) -> LazyHistogram:
+        """Reads what to_bytes wrote."""
+        body = np.frombuffer(state, dtype="<u8", offset=SECRET_BYTES)
+        if len(body) % 3:
+            raise InternalError("the secret of a histogram is damaged")
+        high, low, noisy = np.split(body, 3)
+        return cls(state[:SECRET_BYTES], high, low, noisy.view(np.int64))
+
+    def values(self, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
+        """Returns noisy counts of any keys, always the same ones."""
+        absent = keyed_noise(self._secret, keys, noise)
+        if not len(self._high):
+            return absent
+        places = find(self._high, self._low, keys)
+        result: NDArray[np.int64] = np.where(places < 0, absent, self._noisy[places])
+        return result
+
+
+def open_histogram(counts: KeyCounts, noise: Noise, entropy: Entropy) -> LazyHistogram:
+    """Returns a histogram of these counts with a fresh secret."""
+    noisy = draw(noise, len(counts._exact_counts), entropy)
+    noisy += counts._exact_counts
+    return LazyHistogram(secrets.token_bytes(SECRET_BYTES), counts._exact_high, counts._exact_low, noisy)
+
+
+# Noise that a key of an unbounded universe has from the start: exact samplers fed by a keyed stream.
+#
+# HMAC-SHA256 of (secret; key, counter) in counter mode is a stream that nobody without the secret tells from
+# fresh entropy, as far as HMAC-SHA256 is a pseudo-random function: the guarantee of what is made from it is
+# computational.
+
+SECRET_BYTES = 32
+
+
+class KeyedEntropy:
+    """The stream of one key under one secret; not for two purposes (see entropy.Entropy)."""
+
+    def __init__(self, secret: builtins.bytes, key: builtins.bytes) -> None:
+        self._secret = secret
+        self._key = key
+        self._block = 0
+        self._rest = b""
+
+    def bytes(self, count: int) -> builtins.bytes:
+        """Returns the next `count` bytes."""
+        while len(self._rest) < count:
+            message = self._block.to_bytes(8, "big") + self._key
+            self._rest += hmac.digest(self._secret, message, hashlib.sha256)
+            self._block += 1
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return taken
+
+
+def keyed_noise(secret: builtins.bytes, keys: KeyDigests, noise: Noise) -> NDArray[np.int64]:
+    """Returns one exact draw for each key, always the same one; shape (keys,)."""
+    values = np.empty(len(keys.high), dtype=np.int64)
+    for place, (high, low) in enumerate(zip(keys.high.tolist(), keys.low.tolist(), strict=True)):
+        stream = KeyedEntropy(secret, high.to_bytes(8, "big") + low.to_bytes(8, "big"))
+        values[place] = draw(noise, 1, stream)[0]
+    return values

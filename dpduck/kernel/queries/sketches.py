@@ -1,0 +1,67 @@
+"""A noisy count sketch (Charikar, Chen and Farach-Colton 2002) of the occupied cells, with hashing that SQL can repeat.
+
+Row j adds the signed count of every cell to one of `width` buckets. The hash of a cell whose key labels have numbers
+L_1, L_2, .. is (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, P = 2^61 - 1: pairwise independent over distinct lists of numbers.
+Bucket: this hash modulo the width; sign: the parity of a second such hash. The coefficients are public and released.
+One row of the table changes one bucket of each sketch row by 1: L1 sensitivity `rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.noise.zero_cells import uniform_below
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+PRIME = (1 << 61) - 1
+
+
+@dataclass(frozen=True)
+class SketchHashes:
+    """Coefficients b_0, b_1, .. of each sketch row, for buckets and for signs."""
+
+    width: int
+    buckets: tuple[tuple[int, ...], ...]
+    signs: tuple[tuple[int, ...], ...]
+
+
+def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> SketchHashes:
+    """Draws fresh coefficients."""
+    drawn = uniform_below(PRIME, 2 * rows * (attributes + 1), entropy).reshape(2, rows, attributes + 1).tolist()
+    buckets, signs = (tuple(tuple(row) for row in table) for table in drawn)
+    return SketchHashes(width, buckets, signs)
+
+
+def draw_sketch(
+    counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[NDArray[np.int64]], noise: Noise, entropy: Entropy
+) -> IntegerArray:
+    """Returns noisy buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
+    if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
+        raise InternalError("the sketch and the counts disagree about the domain")
+    values = counts._exact_counts[0]
+    table = draw(noise, len(hashes.buckets) * hashes.width, entropy).reshape(-1, hashes.width)
+    for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
+        places = hashed(of_bucket, numbers, counts._exact_coordinates) % hashes.width
+        signs = 1 - 2 * (hashed(of_sign, numbers, counts._exact_coordinates) & 1)
+        np.add.at(row, places, values * signs)
+    return table
+
+
+def hashed(
+    coefficients: Sequence[int], numbers: Sequence[NDArray[np.int64]], codes: Sequence[NDArray[np.integer]]
+) -> IntegerArray:
+    """(b_0 + b_1 L_1 + ..) mod P of cells given by their codes."""
+    total = np.full(codes[0].shape, coefficients[0], dtype=np.int64)
+    for coefficient, of_labels, of_cells in zip(coefficients[1:], numbers, codes, strict=True):
+        terms = (of_labels.astype(object) * coefficient % PRIME).astype(np.int64)
+        total = (total + terms[of_cells]) % PRIME
+    return total

@@ -1,0 +1,249 @@
+"""Refreshes of a stream: rows of periods that have closed are counted once, and measured by what was paid for.
+
+A stream is one or more asks for tables of one scan. Each is a Kronecker product: the matrix S of the strategy over the
+time axis, one and the same for all, times any factors over the other keys; with a noise of its own. All of it was
+charged when the stream was made. A refresh answers the next rows of S and no others, each once, for every ask: how
+many were answered is in the stream's file, whose newest version the ledger knows (stream_state).
+
+Theorem. Let m be the most rows of a unit in the scan, and two histories of a database differ by rows of one unit, at
+whatever times. Then the exact tables of an aggregate, over all periods and values of the other keys, differ by D with
+|D|_1 <= Contribution.unit_bound(m, cells), whatever the noisy answers before were: what stage says of one
+scan is true of all refreshes together. So an ask's exact answers differ by K D, K its Kronecker product.
+Proof. A refresh takes rows of the periods that it closes alone (stage.arrivals_sql), each period once: so a
+row taken is in one column. What is taken of a unit is a function of its own rows and of how many were taken of it
+before (taken_sql), so both histories take the same of every other unit, and of the unit itself m in all at most, each
+of which adds at most Contribution.bound. Where a unit's rows of a cell are made one, the cell has a period, whose rows
+are all in one refresh: each cell of the horizon is added to once, so by min(m, cells) of them in all. Counts of earlier
+periods are those that the file holds, not what the tables say by now. A row of S that was answered before a later
+period closed reads 0 for it, which moves it no further than S says.
+
+A row of the scan may be made of rows of several tables, or find its unit through another one: at each refresh it is of
+one unit, and without that unit's rows of that time it is not there, and all others are (language/rows/tree.py).
+
+Rows that are units themselves are in one period, each at most as often as its joins make copies of it: nothing is kept
+of them. Histories are those of inserted rows then: a row that was altered is another one.
+
+The noise of a row is independent of all others and of the past. So given the answers before, an answer's law depends on
+the two histories by its own part of K D alone; D may depend on answers before, and is bounded on every path
+(docs/privacy.md, "Streams", for Laplace and Gaussian noise, and for several asks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import duckdb
+import numpy as np
+
+from dpduck.kernel.ask import Ask, Table
+from dpduck.kernel.columns.expressions import Column, Comparison, Literal
+from dpduck.kernel.contributions import KEY, UNIT, Crowds, key_integer
+from dpduck.kernel.counting.exact import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.queries.measure import measure, require_weights
+from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
+from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
+from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.scan import counted
+from dpduck.kernel.stage import arrivals_sql, cells_sql, taken_sql
+from dpduck.kernel.worker.program import BATCH_TEXTS
+from dpduck.kernel.worker.workers import Workers
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+from dpduck.values.sqltypes import sql_type
+
+StreamAsk = Ask[tuple[IntegerArray, ...]]
+
+
+def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
+    """Refuses what is no stream over this attribute; returns its job and matrix, and the slot of its first period.
+
+    Asked before the charge, too. Every ask is of one scan's rows, by one matrix over consecutive bins of one column.
+    """
+    job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
+    if not isinstance(job, CountingJob):
+        raise InternalError("no ask of a stream")
+    if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
+        raise InternalError("asks of several streams")
+    for ask in asks:
+        require_weights(_query(ask))
+    held = job.unit is None or sql_type(job.unit_type).is_unit_part
+    plain = job.prepared is None and job.elsewhere is None and job.periods is None
+    fewer = job.groups or job.cell_key or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
+    by_group = any(aggregate.per_group for aggregate in job.aggregates)
+    if fewer or not held or not plain or (job.unit is None and by_group):
+        raise InternalError("rows that a stream does not follow")
+    attribute = job.attributes[axis]
+    (key,) = attribute.sources
+    domain = job.keys[key].domain
+    if not isinstance(domain, RangeDomain) or domain.with_null or domain.with_edges:
+        raise InternalError("periods that are no bins of time")
+    first = int(np.argmax(attribute.codes == 0))
+    expected = np.full(domain.size, -1)
+    expected[first : first + matrix.size] = np.arange(matrix.size)
+    if attribute.size != matrix.size or not np.array_equal(attribute.codes, expected):
+        raise InternalError("periods that do not follow each other")
+    return job, matrix, first
+
+
+def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
+    """Returns the matrix of an ask over the time axis, which every ask has."""
+    if not isinstance(ask.query, Table) or ask.noise is None or ask.times != 1:
+        raise InternalError("no ask of a stream")
+    factors = dict(zip(ask.query.query.attributes, ask.query.query.factors, strict=True))
+    matrix = factors.get(axis)
+    if not isinstance(matrix, MatrixFactor):
+        raise InternalError("a stream of no strategy")
+    return matrix
+
+
+def refreshed(
+    asks: Sequence[StreamAsk],
+    axis: int,
+    closed: int,
+    rows: int,
+    entry: int,
+    state: StreamState,
+    place: duckdb.DuckDBPyConnection,
+    ledger: Ledger,
+    open_cursor: OpenCursor,
+    unchanged: Unchanged,
+    entropy: Entropy,
+    steps: Steps,
+    workers: Workers,
+) -> Version:
+    """Counts and measures the periods that closed, up to so many in all, and writes that down before it says anything.
+
+    rows: of the strategy, measured by then. entry: of the ledger, which paid. place: a cursor of the stream's file.
+    """
+    paid = ledger.entry(entry)
+    require_paid(asks, Charge(paid.epsilon, paid.rho, paid.delta))
+    job, matrix, first = require_stream(asks, axis)
+    require_periods(asks[0].scan, None)
+    measured = answered(state, matrix, asks, axis)
+    if not state.closed < closed <= matrix.size or not measured <= rows <= matrix.rows:
+        raise InternalError("periods that were measured, or are not of this stream")
+    with open_cursor() as cursor:
+        reader.begin(cursor)
+        unchanged(cursor)
+        require_units(cursor, [job], paid.unit_key, ledger.store)
+        new = _taken(cursor, place, state, job, axis, (first + state.closed, first + closed - 1), ledger, workers)
+    steps("stream counted")
+    answers = np.empty((0, width_of(asks, axis)), np.int64)
+    if rows > measured:
+        answers = _measured(state.counts(new), asks, axis, MatrixFactor(matrix.entries[measured:rows]), entropy)
+    steps("stream measured")
+    version = state.add(closed, new, answers)
+    steps("stream written")
+    return version
+
+
+def _measured(
+    counts: ExactCounts, asks: Sequence[StreamAsk], axis: int, part: MatrixFactor, entropy: Entropy
+) -> IntegerArray:
+    """Returns the noisy answers of these rows of the strategy, a row for each: of every ask, of each of its tables."""
+    found = []
+    for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
+        alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
+        asked = [(_of_part(ask, axis, part), ask.noise) for ask in alike if ask.noise is not None]
+        by_table = [measure(counts, asked, table, l1, entropy) for table in tables]
+        for number, ask in enumerate(alike):
+            place = _query(ask).attributes.index(axis)
+            noisy = [np.moveaxis(of[number], place, 0).reshape(part.rows, -1) for of in by_table]
+            found.append((asks.index(ask), np.concatenate(noisy, axis=1)))
+    return np.concatenate([answers for _, answers in sorted(found, key=lambda one: one[0])], axis=1)
+
+
+def _query(ask: StreamAsk) -> KroneckerQuery:
+    if not isinstance(ask.query, Table):
+        raise InternalError("no ask of a stream")
+    return ask.query.query
+
+
+def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
+    """Returns the query with some rows of the strategy in place of all."""
+    query = _query(ask)
+    pairs = zip(query.attributes, query.factors, strict=True)
+    return KroneckerQuery(query.attributes, tuple(part if one == axis else of for one, of in pairs))
+
+
+def width_of(asks: Sequence[StreamAsk], axis: int) -> int:
+    """Tells how many numbers are answered for each row of the strategy."""
+    found = 0
+    for ask in asks:
+        query = _query(ask)
+        others = [of.rows for one, of in zip(query.attributes, query.factors, strict=True) if one != axis]
+        found += prod(others) * len(ask.scan.tables)
+    return found
+
+
+def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:
+    """Tells how many rows of the strategy were answered before, by how many numbers there are."""
+    width = width_of(asks, axis)
+    told = sum(len(version.answers) for version in state.versions)
+    if told % width or told // width > matrix.rows:
+        raise InternalError("answers of another strategy")
+    return told // width
+
+
+def _taken(
+    cursor: duckdb.DuckDBPyConnection,
+    place: duckdb.DuckDBPyConnection,
+    state: StreamState,
+    job: CountingJob,
+    axis: int,
+    slots: tuple[int, int],
+    ledger: Ledger,
+    workers: Workers,
+) -> ExactCounts:
+    """Leaves the rows that are taken of each unit in the table TAKEN, and returns their counts."""
+    reading = read_job(_narrowed(job, axis, slots))
+    cells, units = packed_cells(reading), job.unit is not None
+    parameters: dict[str, object] = dict(reading.parameters)
+    if units:
+        parameters[KEY] = key_integer(ledger.bounding_key)
+    (key,) = job.attributes[axis].sources
+    period = key_slot_sql(reading, key)
+
+    def stage(rows: str, crowds: Crowds | None) -> str:
+        arrived = arrivals_sql(rows, cells, job.aggregates, period, *slots, units=units)
+        if not units:
+            return cells_sql(arrived, list(cells), job.aggregates)
+        held = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
+        return f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrived})"
+
+    with counted(cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage) as found:
+        sql, second, given = found
+        if not units:
+            reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS SELECT 0 AS {UNIT} LIMIT 0")
+            return counts_of_packed(reading, reader.columns(second, sql, given))
+        batches = reader.record_batches(second, sql, given, BATCH_TEXTS)
+        reader.poured(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
+    taken = taken_sql(ARRIVED, state.kept, list(cells), job.aggregates, job.max_rows)
+    reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS {taken}")
+    by_group = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
+    sql = cells_sql(f"FROM {TAKEN}", list(cells), job.aggregates, by_group)
+    return counts_of_packed(reading, reader.columns(place, sql, {}))
+
+
+def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
+    """Returns the job without rows of other periods, by a comparison with the stored column that skips storage."""
+    key = job.keys[job.attributes[axis].sources[0]]
+    column = key.value
+    if (
+        not isinstance(column, Column)
+        or not sql_type(column.type_name).is_moment
+        or not isinstance(key.domain, RangeDomain)
+    ):
+        raise InternalError("periods of no stored column")
+    ends = (*key.domain.edges, key.domain.upper)
+    start, end = (Literal(column.type_name, ends[slot]) for slot in (slots[0], slots[1] + 1))
+    return replace(job, filters=(*job.filters, Comparison(column, ">=", start), Comparison(column, "<", end)))

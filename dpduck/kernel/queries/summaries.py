@@ -1,0 +1,202 @@
+"""The noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
+
+What leaves is a function of the whole noisy table, every cell with exact geometric noise, and of further chance: the
+layers of a falling threshold, until enough cells are in them (the same draw goes on, no fresh noise).
+Occupied cells get noise one by one; of the empty ones only those in a layer are drawn. Nothing shows which is which:
+rows are sorted by position, and equal priorities fall by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import ceil
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.algebra.dyadic import Axis
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.noise.binomial import binomial
+from dpduck.kernel.noise.coins import flips
+from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.noise.integers import discrete_laplace
+from dpduck.kernel.noise.layers import SummaryLaw, keep_floats, upgraded_counts
+from dpduck.kernel.noise.zero_cells import empty_cells
+from dpduck.kernel.queries.cells import MixedRadix, Positions, merged, ordering
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.errors import InternalError
+
+
+@dataclass(frozen=True)
+class SummaryPlan:
+    """Public: the layers in order, all of one scale, and after how many cells no further layer is drawn.
+
+    size: draw layers until there are more cells than this, all of them where it is None. priorities: every cell gets a
+    priority |count| / r, r uniform on (0, 1]; those of a layer lie between its thresholds. whole: no layers, the
+    noisy table itself.
+    """
+
+    layers: tuple[SummaryLaw, ...]
+    size: int | None = None
+    priorities: bool = False
+    whole: bool = False
+
+    @property
+    def scale(self) -> Fraction:
+        """Returns the scale of the noise."""
+        return self.layers[0].scale
+
+
+@dataclass(frozen=True)
+class NoisySummary:
+    """Cells in the order of their positions, shape (words, rows), with noisy counts and priorities, shape (rows,).
+
+    layers: how many were drawn.
+    """
+
+    positions: Positions
+    counts: IntegerArray
+    priorities: FloatArray
+    layers: int
+
+
+class SparseCounts:
+    """Exact counts by position, sorted, none of them 0; opaque, because even their number is private."""
+
+    __slots__ = ("_occupied_counts", "_occupied_positions", "radix")
+
+    def __init__(self, radix: MixedRadix, positions: Positions, counts: IntegerArray) -> None:
+        self.radix = radix
+        self._occupied_positions, self._occupied_counts = merged(positions, counts)
+
+    def __repr__(self) -> str:
+        return "SparseCounts(hidden)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+    def __getstate__(self) -> NoReturn:
+        raise InternalError("exact counts cannot be copied or written")
+
+
+def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
+    """Returns the layers of the noisy table; time and memory O(occupied cells + rows), whatever the domain's size."""
+    if plan.whole:
+        return _whole_table(exact, plan.scale, entropy)
+    noisy = exact._occupied_counts + discrete_laplace(plan.scale, len(exact._occupied_counts), entropy)
+    parts: list[NoisySummary] = []
+    rest = np.arange(len(noisy))
+    taken = exact._occupied_positions
+    rows = 0
+    for law in plan.layers:
+        chosen = _in_layer(law, noisy[rest], entropy)
+        among, rest = rest[chosen], rest[~chosen]
+        fresh = binomial(exact.radix.cells - taken.shape[1], law.given_not_before, entropy)
+        positions = empty_cells(exact.radix, taken, fresh, entropy)
+        counts = np.concatenate([noisy[among], upgraded_counts(law, fresh, entropy)])
+        priorities = _priorities(law, counts, entropy) if plan.priorities else np.zeros(len(counts))
+        both = np.concatenate([exact._occupied_positions.take(among, axis=1), positions], axis=1)
+        parts.append(NoisySummary(both, counts, priorities, 1))
+        rows += len(counts)
+        if law is plan.layers[-1] or (plan.size is not None and rows > plan.size):
+            break
+        taken = np.concatenate([taken, positions], axis=1)
+        taken = taken.take(ordering(taken), axis=1)
+    return _joined(parts)
+
+
+def _whole_table(exact: SparseCounts, scale: Fraction, entropy: Entropy) -> NoisySummary:
+    """Returns the full geometric mechanism, for domains of one word."""
+    if len(exact.radix.bases) != 1:
+        raise InternalError("a domain of several words has no noisy table")
+    counts = discrete_laplace(scale, exact.radix.cells, entropy)
+    counts[exact._occupied_positions[0]] += exact._occupied_counts
+    return NoisySummary(np.arange(len(counts), dtype=np.int64)[None, :], counts, np.zeros(len(counts)), 1)
+
+
+def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray[np.bool_]:
+    """Marks the cells in this layer, given that they are in none before."""
+    magnitudes = np.abs(noisy) if law.sides == 2 else noisy
+    chosen = magnitudes >= law.theta
+    if law.below is not None:
+        chosen &= magnitudes < law.below
+    if law.tau <= law.theta and law.above is None:
+        return chosen
+    among = np.flatnonzero(chosen)
+    values = magnitudes[among].astype(np.float64)
+    before = np.zeros(1) if law.above is None else np.minimum(values / float(law.above), 1.0)
+    surely = magnitudes[among] >= ceil(law.tau)
+    chance = np.where(surely, 1.0, keep_floats(law, values) / np.where(surely, 1.0, 1.0 - before))
+
+    def exactly(place: int) -> Fraction:
+        magnitude = int(magnitudes[among[place]])
+        before = Fraction(0) if law.above is None else magnitude / law.above
+        return law.keep(magnitude) / (1 - before)
+
+    chosen[among] = flips(chance, exactly, entropy)
+    return chosen
+
+
+def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> FloatArray:
+    """|count| / r for r uniform where it puts the cell into this layer.
+
+    Floats, of occupied and empty cells alike, computed from the noisy count and fresh chance: that can make the
+    summary a little less efficient, never less private.
+    """
+    magnitudes = np.abs(counts).astype(np.float64)
+    uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+    if law.above is None and law.tau <= law.theta:  # anywhere above the only threshold
+        return np.asarray(magnitudes / uniform)
+    low = np.zeros(1) if law.above is None else np.minimum(magnitudes / float(law.above), 1.0)
+    high = np.minimum(magnitudes / float(law.tau), 1.0)
+    return np.maximum(magnitudes / (low + uniform * (high - low)), float(law.tau))
+
+
+def _joined(parts: Sequence[NoisySummary]) -> NoisySummary:
+    positions = np.concatenate([part.positions for part in parts], axis=1)
+    order = ordering(positions)
+    counts = np.concatenate([part.counts for part in parts])[order]
+    priorities = np.concatenate([part.priorities for part in parts])[order]
+    return NoisySummary(positions.take(order, axis=1), counts, priorities, len(parts))
+
+
+# Exact counts of dyadic intervals and Haar coefficients over ordered attributes, from the occupied cells alone.
+
+
+def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: MixedRadix) -> SparseCounts:
+    """Returns the first aggregate by position. axes: for each attribute the nodes that take its place, None for none.
+
+    radix: over the attributes, or over the nodes that take their place.
+    """
+    sizes = tuple(size if axis is None else axis.nodes for size, axis in zip(counts._sizes, axes, strict=True))
+    if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):
+        raise InternalError("the summary and the counts disagree about the domain")
+    coordinates, values = counts._exact_coordinates, counts._exact_counts[0]
+    positions = radix.pack(coordinates, len(values)) if not any(axes) else None
+    if positions is not None:
+        return SparseCounts(radix, positions, values)
+    found, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+    for steps in product(*(range(1 if axis is None else axis.per_row) for axis in axes)):
+        nodes, signed = _nodes(coordinates, values, axes, steps)
+        level = merged(radix.pack(nodes, len(signed)), signed)
+        found, sums = np.concatenate([found, level[0]], axis=1), np.concatenate([sums, level[1]])
+    return SparseCounts(radix, found, sums)
+
+
+def _nodes(
+    coordinates: Sequence[NDArray[np.integer]], values: IntegerArray, axes: Sequence[Axis | None], steps: Sequence[int]
+) -> tuple[list[NDArray[np.integer]], IntegerArray]:
+    """Returns the node of each cell at one level of each axis, and the cell's count with its sign there."""
+    nodes: list[NDArray[np.integer]] = []
+    for codes, axis, step in zip(coordinates, axes, steps, strict=True):
+        if axis is None:
+            nodes.append(codes)
+            continue
+        numbers, signs = axis.of_code(codes, step)
+        nodes.append(numbers)
+        values = values if signs is None else values * signs
+    return nodes, values

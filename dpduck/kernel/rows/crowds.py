@@ -1,0 +1,123 @@
+"""Finds the privacy units that have more rows than are kept, so that their rows alone are ranked.
+
+Ranking every row takes three times as long as this plan. It reads the hash of each row's unit and sorts these numbers.
+It counts the rows of all other units as they are. The rows of a table are the same in each read where one transaction
+of DuckDB's reads them. So rows of other databases are ranked as before, and so are rows of joins and of workers.
+
+The list has at least the units with too many rows: equal units have one hash, by their types, and units that share a
+hash count as one. The kept rows of a unit are the same either way. So the list decides how long a count takes, and
+nothing else. Both plans compute the same expressions of a row, which never raise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpduck.kernel.columns.conditions import where_sql
+from dpduck.kernel.contributions import UNIT, UNIT_HASH
+from dpduck.kernel.rows import reader
+
+CROWDS = "dpduck_crowds"
+"""The name under which hashes of units with too many rows are put beside the tables."""
+
+FEW = 1 << 17
+"""The rows of smaller tables are ranked as they are."""
+
+LOOKED_AT = 1 << 16
+"""About so many rows of a table tell how many of them take part."""
+
+BATCH, PART, MOST_PARTS = 1 << 17, 1 << 24, 16
+"""So many hashes, of 8 bytes, are read at a time, and held at a time. A table is read in so many parts at most."""
+
+SAMPLE = 64
+"""One unit in so many tells whether most rows are of units with too many."""
+
+MOST_SHARE = 4
+"""Rows are ranked as they are where more than one in so many is of a unit with too many, or where fewer take part."""
+
+
+def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
+    """Returns the number of rows of a table, 0 where its database is not DuckDB's own kind."""
+    ((rows,),) = reader.columns(cursor, f"SELECT count(*) FROM {table_sql}", {})
+    if rows < FEW:
+        return 0
+    (names,) = reader.columns(cursor, "SELECT lower(database_name) FROM duckdb_databases() WHERE type <> 'duckdb'", {})
+    others = ('"' + str(name).replace('"', '""') + '".' for name in names)
+    return 0 if any(table_sql.lower().startswith(name) for name in others) else int(rows)
+
+
+def sampled_sql(table_sql: str, rows: int) -> str:
+    """Returns SQL of a sample of a table, which tells whether conditions leave many rows."""
+    return f"(SELECT * FROM {table_sql} TABLESAMPLE SYSTEM ({_percent(rows)} PERCENT) REPEATABLE (1))"
+
+
+def _percent(rows: int) -> int:
+    return min(100, -(-100 * LOOKED_AT // rows))
+
+
+def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, parameters: Mapping[str, object]) -> bool:
+    """Tells whether many rows of a table take part. sampled: SQL of the rows of the sample that take part."""
+    ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM ({sampled})", _used(sampled, parameters))
+    return int(count) * MOST_SHARE * 100 >= rows * _percent(rows)
+
+
+def put_crowds(
+    cursor: duckdb.DuckDBPyConnection, units_sql: str, rows: int, max_rows: int, parameters: Mapping[str, object]
+) -> int | None:
+    """Puts the hashes of units with more than max_rows rows under CROWDS, and returns how many these are.
+
+    Returns None where rows are ranked as they are. units_sql: SQL of the unit of each row. rows: how many these are at
+    most. parameters: of units_sql, and others.
+    """
+    parts, parameters = -(-rows // PART), _used(units_sql, parameters)
+    if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):
+        return None
+    found = [_repeated(_hashes(cursor, units_sql, part, parts, parameters), max_rows) for part in range(parts)]
+    crowded = np.concatenate(found)
+    cursor.register(CROWDS, pa.Table.from_pydict({UNIT_HASH: crowded}))
+    return len(crowded)
+
+
+def _are_crowded(
+    cursor: duckdb.DuckDBPyConnection, units_sql: str, max_rows: int, parameters: Mapping[str, object]
+) -> bool:
+    """Tells by a sample of the units whether many rows are of units with too many."""
+    sample = f"SELECT {UNIT} FROM ({units_sql}){where_sql([f'hash({UNIT}) & {SAMPLE - 1} = 0'])}"
+    counted = f"SELECT count(*) AS dpduck_n FROM ({sample}) GROUP BY {UNIT}"
+    many = f"ifnull(sum(CASE WHEN dpduck_n > {int(max_rows)} THEN dpduck_n END), 0)"
+    asked = f"SELECT CAST(ifnull(sum(dpduck_n), 0) AS BIGINT), CAST({many} AS BIGINT) FROM ({counted})"
+    (rows,), (crowded,) = reader.columns(cursor, asked, parameters)
+    return int(crowded) * MOST_SHARE > int(rows) or not rows
+
+
+def _hashes(
+    cursor: duckdb.DuckDBPyConnection, units_sql: str, part: int, parts: int, parameters: Mapping[str, object]
+) -> NDArray[np.uint64]:
+    """Returns the hash of the unit of each row, of one part of all hashes."""
+    asked = f"SELECT hash({UNIT}) AS {UNIT_HASH} FROM ({units_sql})"
+    if parts > 1:
+        asked = f"SELECT {UNIT_HASH} FROM ({asked}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
+    batches = reader.batches(cursor, asked, parameters, BATCH)
+    return np.concatenate([batch.column(0).to_numpy() for batch in batches])
+
+
+def _repeated(hashes: NDArray[np.uint64], times: int) -> NDArray[np.uint64]:
+    """Returns the numbers that are there more than so many times, each once."""
+    hashes.sort()
+    found = hashes[times:][hashes[times:] == hashes[: max(len(hashes) - times, 0)]]
+    first = np.ones(len(found), dtype=bool)
+    first[1:] = found[1:] != found[:-1]
+    once: NDArray[np.uint64] = found[first]
+    return once
+
+
+def _used(sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
+    """Returns the parameters that SQL names: DuckDB refuses others."""
+    names = set(re.findall(r"\$(\w+)", sql))
+    return {name: value for name, value in parameters.items() if name in names}

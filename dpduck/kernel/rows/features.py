@@ -1,0 +1,194 @@
+"""What is made of the rows of one privacy unit: one value of all its rows, or one beside each of them.
+
+The SQL here is constant: no word of an analyst's is in it but names of columns. It is computed by the database's
+process after the charge, so nothing in it may raise, whatever the values are, and no row of another unit, nor the order
+in which rows are stored or read, may have a say in it:
+
+* Every form is over the rows of one unit alone: GROUP BY or PARTITION BY the unit.
+* Values that compare as equal are the same: 0 for -0, one NaN for all (comparable_sql). Types of which equal values
+  differ otherwise, as INTERVAL, are refused (values/sqltypes.py, is_feature). So the least, the largest and any value
+  are functions of the unit's rows.
+* Sums are of whole numbers and decimals that are kept in 64 bits (fits_64_bits). 2^63 rows do not fill the 128 bits
+  that DuckDB adds them up in. Doubles are refused: their sum depends on the order of the rows.
+* Where rows are tied in an order, a keyed hash of all that is read of them decides, then these values themselves; rows
+  that are still tied are the same.
+* What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
+  value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes. Texts are the shorter
+  the more features of the statement hold them, and there are few windows of different orders, and few DISTINCT, in all
+  of its subqueries together (texts_held).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.stored import shortened_sql, without_sign
+from dpduck.kernel.relations import Feature, Operand, Place, Source, Union, Units
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.sqltypes import sql_type
+
+MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
+_OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
+_NUMBERED = ("row_number", "rank", "dense_rank")
+_BESIDE = ("lag", "lead")
+_IN_FULL_ORDER = ("row_number", "first", *_BESIDE)
+
+
+def comparable_sql(operand: Operand, value: str) -> str:
+    """Returns a value so that what compares as equal is the same."""
+    kind = operand.type_name
+    if not sql_type(kind).is_feature:
+        raise InternalError("a value that cannot be compared")
+    return without_signs(value, kind)
+
+
+def without_signs(value: str, type_name: str) -> str:
+    """Returns a stored value without what other people's rows may change of it, the sign of a zero."""
+    return without_sign(value, type_name) if sql_type(type_name).is_float else value
+
+
+def texts_held(source: Source) -> int:
+    """Returns how many texts of a row are held beside those that are read of it: made ones, and those of features.
+
+    DuckDB makes the sort keys of thousands of rows before it takes the first of them, and keeps each larger text that
+    takes the place of another one until all rows are read: a text counts once for each feature, and in its order. What
+    several subqueries of one statement hold is there at the same time, however they are joined: all of it counts.
+    """
+    found = list(_units_of(source))
+    windowed, grouped = ([one for one in found if one.windowed is kind] for kind in (True, False))
+    distinct = sum(one.form == "distinct" for relation in grouped for one in relation.features)
+    _require_few(distinct, MOST_DISTINCT, "count(DISTINCT ..) {0} times", f"at most {MOST_DISTINCT} in one statement")
+    orders = sum(map(len, map(_orders, windowed)))
+    accepted = "fewer orders: any number of windows of a subquery with one ORDER BY are one"
+    _require_few(orders, MOST_ORDERS, "windows of {0} different orders", accepted)
+    made = sum(map(_texts_of, found))
+    accepted = "fewer features and windows over texts, or ORDER BY numbers and dates in them"
+    _require_few(made, MOST_TEXTS, "{0} texts of each row in features and windows", accepted)
+    return made
+
+
+def _require_few(found: int, most: int, what: str, accepted: str) -> None:
+    if found > most:
+        raise Refusal(f"the subqueries of a statement have {what.format(found)}, more than {most}", accepted=accepted)
+
+
+def _units_of(source: Source) -> Iterator[Units]:
+    """Yields the features of units that the rows of a source are made of, those inside of others, too."""
+    first = source.first
+    if isinstance(first, Units):
+        yield first
+        yield from _units_of(first.source)
+    for branch in first.branches if isinstance(first, Union) else ():
+        yield from _units_of(branch.source)
+    for join in source.joins:
+        yield from _units_of(join.right)
+
+
+def _texts_of(relation: Units) -> int:
+    made = sum(_is_text(one) and not isinstance(one.value, Column) for one in relation.operands)
+    if relation.windowed:
+        return made + _of_windows(relation)
+    return made + sum(_is_text(one) for feature in relation.features for one in feature.operands)
+
+
+def _orders(relation: Units) -> set[tuple[tuple[Place, ...], bool]]:
+    """Returns the orders of windows, each with whether rows that are tied are in an order, too."""
+    return {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
+
+
+def _of_windows(relation: Units) -> int:
+    """Returns how many texts windows hold. DuckDB computes those of different orders one after the other: each holds
+    what the ones before it made, and what its rows are ordered by: values that are tied, too, so that there are few.
+    """
+    tied = sum(map(_is_text, {*stored_operands(relation), *relation.operands}))
+    made = 0
+    for order, in_full in _orders(relation):
+        made += sum(_is_text(place.operand) for place in order) + (tied if in_full else 0)
+    return made + sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
+
+
+def stored_operands(relation: Units) -> list[Operand]:
+    """Lists the stored columns among the outputs of windows, but for the unit."""
+    outputs = (one for one, _ in relation.outputs if isinstance(one, Column) and one != relation.unit)
+    return [Operand(one, one.type_name) for one in outputs]
+
+
+def _is_text(operand: Operand) -> bool:
+    return not sql_type(operand.type_name).is_short
+
+
+def feature_sql(
+    feature: Feature, values: Mapping[Operand, str], condition: str, relation: Units, tied: Sequence[str]
+) -> str:
+    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: of rows that take part.
+
+    tied: what orders rows that are tied: a keyed hash first, then all that is read of them.
+    """
+    if relation.windowed:
+        return _windowed(feature, values, condition, relation.unit.sql, tied)
+    operand = feature.operand
+    if feature.form == "first" and operand is not None:
+        value = values[operand]
+        keys = [*map(_key, _ordered(feature.order, values)), *map(_key, ((tied[0], _FIRST), (value, _FIRST)))]
+        chosen = f"arg_min(struct_pack(v := {value}), create_sort_key({', '.join(keys)}))"
+        filtered = f" FILTER (WHERE {condition})" if condition else ""
+        return f"struct_extract({chosen}{filtered}, 'v')"
+    if feature.form == "distinct" and operand is not None:
+        return f"count(DISTINCT {_where(condition, shortened_sql(values[operand], operand.type_name))})"
+    return _of_values(feature, values, condition)
+
+
+def _windowed(
+    feature: Feature, values: Mapping[Operand, str], condition: str, unit_sql: str, tied: Sequence[str]
+) -> str:
+    """Writes a feature beside each row. What is the same for rows that are tied needs no order of these."""
+    ordered, form = _ordered(feature.order, values), feature.form
+    if form in _IN_FULL_ORDER:
+        ordered += [(sql, _FIRST) for sql in tied]
+    by = f" ORDER BY {', '.join(f'{sql} {way}' for sql, way in ordered)}"
+    window = f"OVER (PARTITION BY {unit_sql}{by if ordered else ''})"
+    if form in _NUMBERED and not condition:
+        return f"{form}() {window}"
+    operand = feature.operand
+    if form in ("first", *_BESIDE) and operand is not None and not condition:
+        distance = f", {int(feature.distance)}" if form in _BESIDE else ""
+        if not 0 <= feature.distance <= MOST_DISTANCE:
+            raise InternalError("a row too far away")
+        return f"{'first_value' if form == 'first' else form}({values[operand]}{distance}) {window}"
+    if form == "count":
+        return f"count({_where(condition, '1') if condition else '*'}) {window}"
+    return f"{_of_values(feature, values, condition)} {window}"
+
+
+def _of_values(feature: Feature, values: Mapping[Operand, str], condition: str) -> str:
+    operand = feature.operand
+    function = _OF_VALUE.get(feature.form)
+    if function is None or operand is None:
+        raise InternalError("a feature of no known form")
+    if feature.form == "sum" and not sql_type(operand.type_name).fits_64_bits:
+        raise InternalError("a sum that could overflow")
+    if feature.form in ("any", "all") and operand.type_name != "BOOLEAN":
+        raise InternalError("a condition that is none")
+    return f"{function}({_where(condition, values[operand])})"
+
+
+def _where(condition: str, value: str) -> str:
+    return f"CASE WHEN {condition} THEN {value} END" if condition else value
+
+
+_WAYS = ("ASC", "DESC")
+_FIRST = "ASC NULLS LAST"
+
+
+def _ordered(order: Sequence[Place], values: Mapping[Operand, str]) -> list[tuple[str, str]]:
+    """Returns the values of an order, each with its direction and the place of NULLs."""
+    return [
+        (values[one.operand], f"{_WAYS[one.descending]} NULLS {'FIRST' if one.nulls_first else 'LAST'}")
+        for one in order
+    ]
+
+
+def _key(ordered: tuple[str, str]) -> str:
+    sql, way = ordered
+    return f"{sql}, '{way}'"

@@ -1,0 +1,148 @@
+"""What the database holds of a private row that is joined: short values, and a hash of all that is stored.
+
+DuckDB keeps one side of a join in memory, whichever it likes, and a joined row again beside the next join. A few long
+texts of one person, there or in copies, filled a memory: the statement failed after its charge, and told of them. So
+each table is read in a SELECT of its own where rows are joined or counted for each unit. A row with a text too long
+for that is left out, of a public table, too: whose rows name it decides how often it is held. The order of a unit's
+rows is a hash that is taken there, and of values that no expression reads only remains whether they are NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpduck.kernel.columns.expressions import Column, Expression, columns_of
+from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
+from dpduck.kernel.contributions import order_sql
+from dpduck.kernel.relations import Join
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier
+from dpduck.values.sqltypes import sql_type
+
+ORDER_OF_TABLE = "dpduck_order_of_table"
+
+REPEATED, SHORTEST_READ = 16, 64
+"""Copies of a row beyond which its texts are shorter, and bytes that each must have room for."""
+
+LONGEST_MADE = 256
+
+
+def hashed_sql(column: str, type_name: str) -> str:
+    """Returns the SQL by which a stored column takes part in the order of a unit's rows.
+
+    The form of a VARIANT or a GEOMETRY depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT
+    as columns, sorted, where rows beside it have them. {} is then read as NULL. A file writes GEOMETRY as numbers where
+    all values of a part are of one kind. A zero then loses its sign. So the order knows of a GEOMETRY only whether it
+    is NULL. It knows nothing of a VARIANT.
+    """
+    kind = sql_type(type_name)
+    if kind.mentions("VARIANT"):
+        return "TRUE"
+    return f"{column} IS NULL" if kind.mentions("GEOMETRY") else column
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is held of the rows of one level. read: columns with values that may be long.
+
+    longest: bytes of each text. content: by alias, columns that a table's rows are ordered by.
+    whole: whether values of nested types may become NULL or TRUE, which nobody sees.
+    """
+
+    read: tuple[Column, ...]
+    longest: int
+    content: Mapping[str, Sequence[Column]]
+    whole: bool = True
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Returns the hashes of tables by which a unit's rows are ordered."""
+        return tuple(f"{quote_identifier(alias)}.{ORDER_OF_TABLE}" for alias in self.content)
+
+    def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
+        """Returns of a table that is called dpduck_t: columns that are changed, added ones, and conditions."""
+        changed, conditions = [], []
+        for one in (one for one in self.read if one.relation == alias):
+            column, kind = quote_identifier(one.name), one.type_name
+            if sql_type(kind).length_function:
+                conditions.append(fits_sql(one.of("dpduck_t"), kind, self.longest))
+            elif not (sql_type(kind).is_nested and self.whole):
+                raise Refusal(
+                    f"a join holds values of {column}, a {sql_type(kind).word}, which may be long",
+                    accepted="numbers, texts, BOOLEAN, dates, times, BLOB, ENUM and UUID of rows that are joined",
+                )
+            else:
+                changed.append(f"CASE WHEN dpduck_t.{column} IS NOT NULL THEN TRUE END AS {column}")
+        content = [hashed_sql(one.of("dpduck_t"), one.type_name) for one in self.content.get(alias, ())]
+        added = [f"{order_sql(content)} AS {ORDER_OF_TABLE}"] if content else []
+        return changed, added, conditions
+
+
+def nothing_held() -> Held:
+    """Returns what is held of rows that are read one after the other."""
+    return Held((), 0, {})
+
+
+def held_by(
+    expressions: Sequence[Expression], content: Sequence[Expression], bounds: tuple[int, bool], made: int = 0
+) -> Held:
+    """Returns what is held where these expressions are read of rows. bounds: rows that joins make of one, and whether
+    a private join puts one beside any number of others. made: texts that are held beside these.
+    """
+    read = tuple(one for one in columns_of(expressions) if not sql_type(one.type_name).is_short)
+    by_table: dict[str, list[Column]] = {}
+    for column in columns_of(content):
+        by_table.setdefault(column.relation, []).append(column)
+    outputs = sum(isinstance(one, Column) and bool(sql_type(one.type_name).length_function) for one in expressions)
+    several = sum(bool(sql_type(one.type_name).length_function) for one in read)
+    return Held(read, longest_joined(max(outputs, several) + made, *bounds), by_table)
+
+
+def longest_joined(texts: int, copies: int, repeated: bool) -> int:
+    """Returns bytes of each of so many texts of a row beside a join.
+
+    repeated: whether a private join puts a row beside any number of others.
+    """
+    together = LONGEST_JOINED * REPEATED // max(REPEATED, copies)
+    return max(SHORTEST_READ, together // max(4 if repeated else 1, texts))
+
+
+def longest_made(texts: int, held: Held) -> int:
+    """Returns bytes of each of so many texts that a worker makes of a row, which are held of every row.
+
+    A text of one byte makes long ones: with 4,096 bytes of each, one person's 70,000 rows of 240 bytes filled 300 MB.
+    """
+    return min(held.longest, LONGEST_MADE, LONGEST_MADE * 4 // max(4, texts))
+
+
+def apart_sql(value: str, type_name: str) -> str:
+    """Returns what tells values apart, in few bytes: of those that no expression reads, whether they are NULL."""
+    kind = sql_type(type_name)
+    if kind.mentions("VARIANT"):
+        return "TRUE"  # nothing of it is read
+    if kind.form_apart:
+        return f"CAST({value} AS {kind.form_apart})"
+    if kind.length_function and not kind.is_shortened:
+        return f"sha256(CAST({value} AS VARCHAR))"
+    return shortened_sql(value, type_name) if kind.is_short or kind.is_shortened else f"{value} IS NULL"
+
+
+def cut_sql(join: Join) -> tuple[list[str], str]:
+    """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
+    the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
+
+    Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
+    no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
+    of them. Of a public one it does not matter which.
+    """
+    keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
+    apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
+    hashed = [hashed_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
+    order = [order_sql(hashed), *apart] if content else []
+    names = [f"dpduck_cut_{number}" for number in range(len(order))]
+    added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
+    ordered = f" ORDER BY {', '.join(names)}" if content else ""
+    nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
+    window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
+    return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"

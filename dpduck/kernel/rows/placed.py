@@ -1,0 +1,374 @@
+"""Where rows come from: stored tables, joined along equal columns; what an analyst wrote about them is set apart.
+
+A Source is rendered as SQL of which the database's process evaluates stored columns, their comparisons (plain) and
+constant SQL of ours (features), and nothing else. Of each table that is joined it reads rows that are short (held).
+Every other expression goes one of two ways. Where it may be asked of the joined row instead, it is moved behind the
+joins, to the worker. Where it may not, because an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit
+depends on it, it is asked of the rows of the one table that it is about, beforehand (Stage): the worker's answers come
+back by row number, and are then a stored column like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dpduck.kernel.columns.conditions import beyond_scans, where_sql
+from dpduck.kernel.columns.expressions import Coded, Column, Comparison, Expression, Lookup, Program
+from dpduck.kernel.contributions import order_sql
+from dpduck.kernel.relations import (
+    EXTENDING,
+    UNIT_COLUMN,
+    Branch,
+    First,
+    Grouped,
+    Join,
+    Operand,
+    Source,
+    Stored,
+    Union,
+    Units,
+    conditions_of,
+    most_copies,
+    repeats,
+    tables_of,
+)
+from dpduck.kernel.rows.features import comparable_sql, feature_sql, stored_operands, texts_held, without_signs
+from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
+from dpduck.kernel.units import Referenced
+from dpduck.kernel.worker.answered import ROW
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import quote_identifier
+from dpduck.values.sqltypes import sql_type
+
+INNER = "JOIN"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is asked of the rows of one table beforehand. flags: conditions by the name of their column. values:
+    expressions, with the types that they are cast to.
+
+    name: of the table that the answers are put into. extended: columns that are read where an outer join may have
+        made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
+    where: which rows are asked, "" for all. longest: bytes of a text that is answered, where each is held beside a row.
+    """
+
+    table_sql: str
+    alias: str
+    name: str
+    flags: tuple[tuple[str, Expression], ...]
+    values: tuple[tuple[str, Expression, str], ...]
+    extended: frozenset[str] = frozenset()
+    where: str = ""
+    longest: int | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """SQL of a source: what follows FROM, plain conditions of WHERE, conditions that were moved, stages in order.
+
+    order: what tells the rows of a unit apart, as hashes of what is stored; () where the content itself does.
+    """
+
+    from_sql: str
+    where: tuple[str, ...]
+    moved: tuple[Expression, ...]
+    stages: tuple[Stage, ...]
+    order: tuple[str, ...] = ()
+
+
+def placed(
+    source: Source,
+    filters: Sequence[Expression],
+    *,
+    copied: bool = False,
+    joined: bool = False,
+    read: Sequence[Expression] = (),
+    content: Sequence[Expression] = (),
+) -> Placed:
+    """Returns SQL of a source, with further conditions of WHERE.
+
+    copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
+    units, what one of them becomes through joins is then bounded by the SQL itself. joined: whether rows are joined
+    with anything later. read: what else is read of rows. content: what their order is by, which is hashed where rows
+    are joined.
+    """
+    bounds, made = (most_copies(source), repeats(source)), texts_held(source)
+    scope = _Scope([], copied, bounds=bounds, made=made)
+    if joined or source.joins:
+        scope.held = held_by([*conditions_of(source), *filters, *read], content, bounds)
+    parts = _parts(source, scope, True)
+    kept = [scope.condition(one, True) for one in (*source.filters, *filters)]
+    where = tuple(text for text in kept if text is not None)
+    from_sql, stages = parts.render(scope), (*scope.stages, *scope.own_stages())
+    return Placed(from_sql, where, tuple(dict.fromkeys(scope.moved)), stages, scope.held.order)
+
+
+@dataclass
+class _Asked:
+    """What is asked of one table of a scope. where: of which of its rows, "" for all."""
+
+    stored: Stored
+    name: str
+    where: str = ""
+    flags: dict[Expression, str] = field(default_factory=dict)
+    values: dict[tuple[Expression, str], str] = field(default_factory=dict)
+    extended: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _Scope:
+    """One level of a statement: what is asked of its tables, and stages of the levels inside it.
+
+    made: texts that features of all levels hold of a row.
+    """
+
+    stages: list[Stage]
+    copied: bool = False
+    numbers: list[int] = field(default_factory=lambda: [0])
+    moved: list[Expression] = field(default_factory=list)
+    tables: dict[str, Stored] = field(default_factory=dict)
+    asked: dict[tuple[str, str], _Asked] = field(default_factory=dict)
+    cut: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+    extended: set[str] = field(default_factory=set)
+    bounds: tuple[int, bool] = (1, False)
+    made: int = 0
+    held: Held = field(default_factory=nothing_held)
+
+    def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
+        """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see held_by."""
+        found = _Scope(self.stages, numbers=self.numbers)
+        found.bounds, found.made = self.bounds, self.made
+        if held:
+            found.held = held_by([*conditions_of(source), *read], (), self.bounds, made)
+        return found
+
+    def condition(self, condition: Expression, movable: bool) -> str | None:
+        """Writes a condition as the database may evaluate it; None where it was moved."""
+        if condition.plain:
+            return condition.sql
+        if isinstance(condition, Coded):
+            outside = "" if condition.outside is None else condition.outside.sql
+            return condition.answered(self._flag(condition.written, outside))
+        if movable:
+            self.moved.append(condition)
+            return None
+        return self._flag(condition)
+
+    def on(self, condition: Expression, movable: bool) -> str | None:
+        """Writes a condition of a join. Only comparisons of columns of two tables may decide how the join is done."""
+        if isinstance(condition, Lookup):
+            return self._equality(condition)
+        written = self.condition(condition, movable)
+        joins = isinstance(condition, Comparison) and condition.is_join
+        return written if written is None or joins else beyond_scans(written)
+
+    def _flag(self, condition: Expression, where: str = "") -> str:
+        """Returns the worker's answer to a condition about one table, as a column of it."""
+        asked = self._about(condition, where)
+        name = asked.flags.setdefault(condition, f"{asked.name}_f{len(asked.flags)}")
+        self._note_extended(asked, name)
+        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
+
+    def _equality(self, lookup: Lookup) -> str:
+        """Writes an equality of stored columns."""
+        column = lookup.column
+        answer = self._answered(lookup.value, column.type_name)
+        return (
+            f"{answer} = {column.quoted if sql_type(column.type_name).travels else f'CAST({column.quoted} AS VARCHAR)'}"
+        )
+
+    def value(self, operand: Operand) -> str:
+        """Writes a value that a unit's features are made of: as stored, or the worker's answer as a column."""
+        value, kind = operand.value, operand.type_name
+        if isinstance(value, Column):
+            if value.type_name != kind:
+                raise InternalError("a value of another type")
+            return value.sql
+        if not isinstance(value, Program) or not sql_type(kind).travels:
+            raise InternalError("a value of a type that no worker gives")
+        if kind == "BOOLEAN":  # a flag says TRUE or nothing
+            return f"CAST({self._answered(value.cast('TINYINT'), 'TINYINT')} AS BOOLEAN)"
+        return self._answered(value, kind, held=kind == "VARCHAR")
+
+    def _answered(self, value: Expression, type_name: str, *, held: bool = False) -> str:
+        """Returns the column that holds a worker's answers. held: whether it is a text that is held beside its row."""
+        asked = self._about(value)
+        name = asked.values.setdefault((value, type_name), f"{asked.name}_v{len(asked.values)}")
+        self._note_extended(asked, name)
+        if held:
+            asked.texts.add(name)
+        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
+
+    def _note_extended(self, asked: _Asked, name: str) -> None:
+        if asked.stored.alias in self.extended:
+            asked.extended.add(name)
+
+    def _about(self, expression: Expression, where: str = "") -> _Asked:
+        """Returns the one table that an expression is about, and which of its rows."""
+        aliases = {column.relation for column in expression.columns}
+        stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
+        if stored is None or not stored.numbered:
+            raise Refusal(
+                "an outer, SEMI or ANTI join, a UNION ALL or a count for each unit depends on an expression over "
+                "more than one table, or over a table of PostgreSQL, whose rows have no number",
+                accepted="comparisons of columns there, such as a.day < b.day; or the condition in WHERE",
+            )
+        if (stored.alias, where) not in self.asked:
+            self.numbers[0] += 1
+            self.asked[stored.alias, where] = _Asked(stored, f"dpduck_stage_{self.numbers[0]}", where)
+        return self.asked[stored.alias, where]
+
+    def table_sql(self, stored: Stored) -> str:
+        """Renders a table under its alias, with what was asked of it as further columns."""
+        found = [asked for (alias, _), asked in self.asked.items() if alias == stored.alias]
+        names = [
+            f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
+        ]
+        joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in found)
+        return self.relation_sql(stored.sql, stored.alias, names, joined)
+
+    def relation_sql(self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "") -> str:
+        """Renders rows under an alias: those that are short, cut, with further columns."""
+        changed, added, conditions = self.held.of(alias)
+        before, cut = self.cut.get(alias, ([], ""))
+        if not (joined or cut or changed or added or conditions):
+            return f'{rows} AS "{alias}"'
+        replaced = f" REPLACE ({', '.join(changed)})" if changed else ""
+        listed = ", ".join([f"dpduck_t.*{replaced}", *names, *added, *before])
+        where = where_sql(conditions)
+        short = f"(SELECT {listed} FROM {rows} AS dpduck_t{joined}{where})"
+        return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
+
+    def own_stages(self) -> list[Stage]:
+        longest = longest_made(sum(len(asked.texts) for asked in self.asked.values()), self.held)
+        return [
+            Stage(
+                asked.stored.sql,
+                asked.stored.alias,
+                asked.name,
+                tuple((name, condition) for condition, name in asked.flags.items()),
+                tuple((name, *value) for value, name in asked.values.items()),
+                frozenset(asked.extended),
+                asked.where,
+                longest if asked.texts else None,
+            )
+            for asked in self.asked.values()
+        ]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A source whose conditions are placed; its tables are rendered once all of them are."""
+
+    first: Stored | str
+    joins: tuple[tuple[str, _Parts, tuple[str, ...]], ...]
+
+    def render(self, scope: _Scope) -> str:
+        text = self.first if isinstance(self.first, str) else scope.table_sql(self.first)
+        for kind, right, on in self.joins:
+            inner = right.render(scope)
+            text += f" {kind} {f'({inner})' if right.joins else inner} ON {' AND '.join(on) or 'TRUE'}"
+        return text
+
+
+def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
+    scope.tables |= {one.alias: one for one in tables_of(source)}
+    first = source.first if isinstance(source.first, Stored) else _nested_sql(source.first, scope)
+    joins = []
+    for number, join in enumerate(source.joins):
+        later = {other.kind for other in source.joins[number + 1 :]}
+        free = movable and join.kind == INNER and not later & EXTENDING
+        if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
+            cut = (source if join.first else join.right).first.alias
+            scope.cut[cut] = cut_sql(join)
+        left = _aliases(source.first, source.joins[:number])
+        right = _parts(join.right, scope, free)
+        conditions = [scope.on(one, free) for one in join.on]
+        joins.append((join.kind, right, tuple(condition for condition in conditions if condition is not None)))
+        if join.kind in ("LEFT JOIN", "FULL JOIN"):
+            scope.extended |= _aliases(join.right.first, join.right.joins)
+        if join.kind in EXTENDING:
+            scope.extended |= left
+    return _Parts(first, tuple(joins))
+
+
+def _aliases(first: First, joins: Sequence[Join]) -> set[str]:
+    """Returns the tables of a part of FROM."""
+    found = {first.alias}
+    for join in joins:
+        found |= _aliases(join.right.first, join.right.joins)
+    return found
+
+
+def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
+    if isinstance(relation, Grouped):
+        return relation.sql
+    if isinstance(relation, Union):
+        branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
+        return outer.relation_sql(f"({branches})", relation.alias)
+    rows_of = relation.rows
+    read = [_held(relation.unit), *(one for one, _ in relation.outputs), *relation.conditions]
+    read += [one.value for one in relation.operands if one.value not in read]
+    scope = outer.inside(rows_of, read, held=True, made=outer.made)
+    parts, where = _level(rows_of, scope)
+    counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
+    outputs = [f"{_output(one)} AS {name}" for one, name in (*relation.outputs, (_held(relation.unit), UNIT_COLUMN))]
+    listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
+    rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit.sql} IS NOT NULL'])}"
+    outer.stages.extend(scope.own_stages())
+    grouping = "" if relation.windowed else f" GROUP BY {relation.unit.sql}"
+    return outer.relation_sql(f"(SELECT {listed} FROM {rows}{grouping})", relation.alias)
+
+
+def _features(relation: Units, scope: _Scope) -> list[str]:
+    """Returns the columns that are made of a unit's rows. Rows that are tied are in an order by all that is read of
+    them here, so that those which are still tied are the same.
+    """
+    if any(not isinstance(one, Column) for one, _ in relation.outputs):
+        raise InternalError("a column that nobody stored")
+    values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
+    read = dict(values)
+    if relation.windowed:
+        read |= {one: without_signs(one.value.sql, one.type_name) for one in stored_operands(relation)}
+    apart = list(dict.fromkeys(apart_sql(value, one.type_name) for one, value in read.items()))
+    tied = (order_sql([relation.unit.sql, *apart]), *apart)
+    made = []
+    for one in relation.features:
+        condition = None if one.condition is None else scope.condition(one.condition, False)
+        made.append(f"{feature_sql(one, values, condition or '', relation, tied)} AS {one.name}")
+    return made
+
+
+def _held(unit: Expression) -> Expression:
+    """Returns a unit as a table of the level holds it, once the references to it are joined."""
+    return unit.unit if isinstance(unit, Referenced) else unit
+
+
+def _output(output: Expression) -> str:
+    return without_signs(output.sql, output.type_name) if isinstance(output, Column) else output.sql
+
+
+def _count_sql(condition: Expression | None, name: str, scope: _Scope) -> str:
+    if condition is None:
+        return f"count(*) AS {name}"
+    return f"count(CASE WHEN {scope.condition(condition, False)} THEN 1 END) AS {name}"
+
+
+def _branch_sql(branch: Branch, outer: _Scope) -> str:
+    source, outputs = branch.rows, (*branch.outputs, (_held(branch.unit), UNIT_COLUMN))
+    scope = outer.inside(source, [one for one, _ in outputs], held=bool(source.joins))
+    scope.held = replace(scope.held, whole=False)  # a column of a UNION ALL keeps its type
+    parts, where = _level(source, scope)
+    listed = ", ".join(f"{one.sql} AS {name}" for one, name in outputs)
+    outer.stages.extend(scope.own_stages())
+    return f"SELECT {listed} FROM {parts.render(scope)}{where_sql(where)}"
+
+
+def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
+    """Returns a source inside another one, none of whose conditions can be moved out of it."""
+    parts = _parts(source, scope, False)
+    conditions = (scope.condition(one, False) for one in source.filters)
+    return parts, [condition for condition in conditions if condition is not None]

@@ -1,0 +1,373 @@
+"""Integers to counts: the one constant stage, with no word of an analyst's in it. What one unit adds is a theorem here.
+
+Rows come as integers: a cell, a flag and a number of steps for each aggregate, a unit and an order. They may be any
+integers, or NULL; a cell may be bytes. Let m be max_rows. A row takes part if its unit is not NULL and each of its
+cells is from 0 up to the capacity; its steps count as at least 0 and at most K (for a unit's sums: from -2^45 to
+2^45), and only if its flag is true. Of the rows of one unit that take part, those in its first C cells are kept where
+C is given and less than m, and of these the first m by (order, cells, flags, steps). The order of a unit's cells is a
+keyed hash of the unit and the cell, and then the cell itself.
+
+Theorem. Two inputs that differ by all rows of one unit have tables that differ by at most Contribution.unit_bound(m,
+cells) in all, absolutely, for each aggregate, and by no more in any one cell; they differ in at most min(C, m) cells,
+and in the number of units of each by 1.
+Proof. What is kept of a unit is a function of that unit's rows: the windows partition by unit, or sort by unit first,
+where a row's rank is at most m if and only if the row m places before it is none or another unit's; and ties are
+between rows that are alike in all that is used of them. So both inputs keep the same rows of every other unit, and
+tables are sums over kept rows (over units and cells, where bounds are by group). A unit's first C cells are a function
+of its own cells. A window by unit gives one number to all rows of a cell. So rows are kept in C cells at most, and m
+rows lie in m cells at most. The unit itself adds at most m rows, each to one cell, and each adds at most
+Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K, and its square; for moments the
+Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value. By group it
+adds in at most min(m, C, cells) cells, in each once, after clamping. Without a unit, m is the number of copies that
+public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they neither
+overflow nor fail for any integers.
+
+Of other rows, the units with more than m rows may be known before (Crowds): a list of at least all these, found in the
+same transaction. Rows of a unit that is not on it are m at most, and all are kept, as by their rank. Those of a unit on
+it are ranked. So the same rows are kept, whatever else is on the list. With C, the list has the units with more than
+min(C, m) rows: all others are in no more cells than they have rows.
+
+Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
+those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
+all rows are kept, m at most, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0,
+those with ORDER <= m are m at most; that they are the same rows as a rank would keep is said by `placed`, and is no
+matter of the guarantee. These facts are of the writer of these rows, which counts them again when they are written
+(places/twin_writer.miscounted_sql).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dpduck.kernel.columns.conditions import where_sql
+from dpduck.kernel.contributions import (
+    KEY,
+    OF_UNIT,
+    ORDER,
+    UNIT,
+    UNIT_HASH,
+    Contribution,
+    Crowds,
+    Known,
+    bounded_rows_sql,
+)
+from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
+from dpduck.kernel.loss import (
+    levels_sql,
+    light_rows,
+    together_sql,
+    type_for,
+    unit_columns,
+    weighed_sql,
+)
+from dpduck.kernel.places.orders import CROWDED
+from dpduck.values.errors import InternalError
+
+UNITS = "dpduck_units"
+PERIOD, KEPT = "dpduck_period", "dpduck_kept"
+LONGEST_UNIT = 65_535
+"""Bytes of a unit's text in a stream, as in worker/program.LONGEST_TEXT."""
+
+IN_CELL = 1
+"""Sets the hash that orders a unit's cells apart from the one that orders its rows."""
+
+
+def total_name(number: int) -> str:
+    """Returns the column of the n-th sum."""
+    return f"dpduck_total_{number}"
+
+
+def stage_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    max_rows: int | None,
+    groups: int | None = None,
+    known: Known | None = None,
+    crowds: Crowds | None = None,
+    levels: tuple[int, int] | None = None,
+    codes: Sequence[str] | None = None,
+    together: bool = False,
+) -> str:
+    """Returns one row per occupied cell: its columns, then those of by_cell.
+
+    cells: the capacity of each cell's column, None for any. max_rows: m; None without a unit. groups: C. known: of
+    prepared rows. crowds: of other rows, of all that are in rows_sql or more. levels: with spread, see
+    jobs.CountingJob. There is one row a level then. together: there is one row, of all cells. codes: SQL over the
+    columns of a cell that is hashed in their place. Without it, and with groups, the number of units of each cell comes
+    last, or without a unit that of its rows.
+    """
+    selecting = groups is not None and codes is None
+    by_group, weighed = any(one.per_group for one in aggregates), any(one.norm for one in aggregates)
+    if together and not weighed and levels is None:
+        raise InternalError("cells together of no norm")
+    if weighed:
+        _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
+    kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
+    bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
+    checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
+    if max_rows is not None:
+        if crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=_checked(crowds.rows_sql, cells, aggregates, bounded, True))
+        if groups is not None and groups < max_rows and crowds is None:
+            checked = _in_groups_sql(checked, list(cells), groups, codes)
+            known = None if known is None else Known(True, False, known.crowded)
+        elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
+        used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+        if weighed and crowds is not None:
+            return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
+        if weighed and known is None and not selecting and light_rows(aggregates) > 0:
+            return _counted_first_sql(checked, list(cells), aggregates, used, max_rows, together)
+        checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
+    if (weighed or levels is not None) and max_rows is not None:
+        return _weighed_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
+    several = max_rows not in (None, 1) and not by_group  # by group, a unit's rows are one by then
+    counted = "" if not selecting else f"count(DISTINCT {UNIT})" if several else "count(*)"
+    return cells_sql(checked, list(cells), aggregates, kept if by_group else (), counted)
+
+
+def _require_weights(aggregates: Sequence[Contribution], max_rows: int | None, apart: bool) -> None:
+    """Refuses weights of some aggregates, of rows that are units, and of groups that are not all told apart."""
+    if max_rows is None or not all(aggregate.norm for aggregate in aggregates):
+        raise InternalError("weights of some counts, or of rows")
+    if not apart:
+        raise InternalError("units of groups that are not all told apart")
+
+
+def cut_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    max_rows: int,
+    groups: int | None = None,
+    codes: Sequence[str] | None = None,
+) -> tuple[str, str]:
+    """Returns a part of the rows with the columns of a stage over the whole, and of these all that it could keep.
+
+    So no unit's rows are more than a task has room for: a unit's first m rows of the whole are among its first m of
+    each part, and what it keeps of its first C cells is among the first m rows of each of its first C cells of the
+    part. stage_sql over all parts is what it is over all rows: checks that were made here change nothing there.
+    """
+    made = f"SELECT {', '.join([*cells, *checked_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
+    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER], True)
+    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    if groups is None or groups >= max_rows:
+        return made, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
+    alike = ", ".join([UNIT, *cells])
+    window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
+    kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups, codes)}) QUALIFY {window} <= {int(max_rows)}"
+    return kept, kept  # every part is cut: keys may be long texts, of which no unit shall send more than could count
+
+
+def arrivals_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    period: str,
+    first: int,
+    last: int,
+    *,
+    units: bool = True,
+) -> str:
+    """Returns the rows that take part and lie in these periods, with the unit, the order and the period of each.
+
+    period: SQL over the cells of a row's period as an integer. A text of a unit that is longer than LONGEST_UNIT is no
+    unit: its rows take no part. units: whether there are any but the rows themselves.
+    """
+    checked = _checked(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
+    inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
+    if not units:
+        return f"SELECT * FROM ({checked}){where_sql([inside])}"
+    short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
+    return f"SELECT *, {period} AS {PERIOD} FROM ({checked}){where_sql([inside, short])}"
+
+
+def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
+    """Returns of rows that arrived a unit's first ones by (period, order, cells, flags, steps), max_rows in all.
+
+    kept: a table of UNIT and KEPT, how many rows were kept of a unit each time: so many fewer are taken now. What is
+    taken of a unit is a function of that unit's own rows, those of now and those that arrived before. Where nothing but
+    units is counted, rows of one unit and cell are one row, the first, whose flags are those that any of them has; and
+    without any flag it is none. A unit then has max_rows cells in which it is counted, not rows, and adds as much to a
+    cell as all of these rows would.
+    """
+    used, arrived = [name for number, one in enumerate(aggregates) for name in _columns(number, one)], source
+    if aggregates and all(_is_presence(one) for one in aggregates):
+        flags = [f"count(CASE WHEN {name} THEN 1 END) > 0 AS {name}" for name in used]
+        counted = where_sql([" OR ".join(used)]) if len(used) == len(aggregates) else ""
+        alike = ", ".join([UNIT, PERIOD, *cells])
+        listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
+        arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
+    ranked = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {', '.join([PERIOD, ORDER, *cells, *used])})"
+    before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
+    return (
+        f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
+        f"LEFT JOIN ({before}) USING ({UNIT}){where_sql([f'dpduck_place + ifnull({KEPT}, 0) <= {int(max_rows)}'])}"
+    )
+
+
+def _told_apart_sql(
+    rows_sql: str,
+    crowds: Crowds,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    used: Sequence[str],
+    max_rows: int,
+    together: bool,
+) -> str:
+    """Returns one row per occupied cell, where the units that may have to be weighed are known.
+
+    All others have at most loss.light_rows rows, no more than max_rows, and are counted whole. crowds: of rows that
+    were checked, as rows_sql are.
+    """
+    none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
+    crowded = bounded_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
+    others = f"SELECT * FROM ({rows_sql})"
+    if crowds.table:
+        others += f" ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
+    return _light_apart_sql(others, crowded, cells, aggregates, max_rows, together)
+
+
+def _counted_first_sql(
+    rows_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    used: Sequence[str],
+    max_rows: int,
+    together: bool,
+) -> str:
+    """Returns one row per occupied cell, where each unit's rows are counted to tell who may have to be weighed.
+
+    rows_sql: that were checked. All others are added up as they are, as in _told_apart_sql.
+    """
+    few = min(light_rows(aggregates), max_rows)
+    many = f"SELECT {UNIT}, count(*) AS {OF_UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(few)}"
+    first = (
+        f"dpduck_rows AS MATERIALIZED ({rows_sql}), dpduck_heavy AS MATERIALIZED ({many}), "
+        f"dpduck_heavy_rows AS MATERIALIZED (SELECT * FROM dpduck_rows JOIN dpduck_heavy USING ({UNIT})), "
+    )
+    counted = Known(once=False, placed=False)
+    heavy = bounded_rows_sql("SELECT * FROM dpduck_heavy_rows", [*cells, *used, UNIT], max_rows, counted)
+    others = f"SELECT * FROM dpduck_rows ANTI JOIN dpduck_heavy USING ({UNIT})"
+    return _light_apart_sql(others, heavy, cells, aggregates, max_rows, together, first)
+
+
+def _light_apart_sql(
+    others: str,
+    heavy: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    max_rows: int,
+    together: bool,
+    first: str = "",
+) -> str:
+    """Returns one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of all others.
+    first: tables of WITH that both read.
+    """
+    kind = type_for(aggregates, max_rows)
+    columns = unit_columns(aggregates, by_unit(aggregates))
+    cells = () if together else cells  # no bound is by group: a unit's sums over all cells are those of its rows
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    light = f"SELECT {', '.join([*cells, *columns])} FROM ({others}){grouping}"
+    columns = unit_columns(aggregates, by_unit(aggregates, kind))
+    units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({heavy}) GROUP BY {', '.join([*cells, UNIT])}"
+    totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
+    return weighed_sql(units, cells, aggregates, totals, light, kind, first)
+
+
+def _weighed_sql(
+    rows_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    levels: tuple[int, int] | None,
+    max_rows: int,
+    *,
+    together: bool,
+    units: bool,
+) -> str:
+    """Returns one row per occupied cell, of units that are weighed, or one per level (loss.py). rows_sql: of kept
+    rows, max_rows of a unit. units: whether the number of each cell's units comes last.
+    """
+    kind = type_for(aggregates, max_rows)
+    columns = unit_columns(aggregates, by_unit(aggregates, kind))
+    if together and not any(one.per_group for one in aggregates):
+        cells = ()  # a unit's sums over all cells are those of its rows
+    of_units = f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({rows_sql}) GROUP BY {', '.join([*cells, UNIT])}"
+    if together:
+        of_units, cells = together_sql(of_units, aggregates, kind), ()
+    if levels is not None:
+        return levels_sql(of_units, aggregates[0], *levels, kind)
+    totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
+    counted = [f"count(*) AS {UNITS}"] if units else []
+    return weighed_sql(of_units, cells, aggregates, [*totals, *counted], kind=kind)
+
+
+def unit_cells_sql(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    max_rows: int,
+    known: Known | None = None,
+) -> str:
+    """Returns what each unit adds to each cell, with the columns of loss.unit_columns, as of stage_sql."""
+    bounded = [UNIT, ORDER, *([] if known is None else known.columns)]
+    checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
+    used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
+    kept = bounded_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
+    columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))
+    return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({kept}) GROUP BY {', '.join([*cells, UNIT])}"
+
+
+def _is_presence(aggregate: Contribution) -> bool:
+    """Tells whether a unit adds 1 to a cell in which it has rows, however many these are."""
+    one = aggregate.low == 0 and aggregate.high == aggregate.steps == 1
+    return aggregate.per_group == "sum" and aggregate.value is None and one
+
+
+def _in_groups_sql(rows_sql: str, cells: Sequence[str], most: int, codes: Sequence[str] | None) -> str:
+    """Returns the rows of a unit's first C cells in the order of a keyed hash of unit and cell alone."""
+    order = f"hash(CAST(${KEY} AS UBIGINT), {IN_CELL}, {UNIT}, {', '.join(cells if codes is None else codes)})"
+    window = f"dense_rank() OVER (PARTITION BY {UNIT} ORDER BY {order}, {', '.join(cells)})"
+    return f"SELECT * FROM ({rows_sql}) QUALIFY {window} <= {int(most)}"
+
+
+def _columns(number: int, aggregate: Contribution) -> list[str]:
+    flags = [flag(number)] if aggregate.condition is not None else []
+    return flags if aggregate.value is None else [*flags, value(number)]
+
+
+def _checked(
+    rows_sql: str,
+    cells: Mapping[str, int | None],
+    aggregates: Sequence[Contribution],
+    bounded: Sequence[str],
+    any_unit: bool,
+) -> str:
+    """Returns the rows that take part. any_unit: whether some may have none; of prepared ones, few or many, those are
+    not kept.
+    """
+    listed = [*cells, *checked_columns(aggregates), *bounded]
+    bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
+    inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
+    inside += [f"{UNIT} IS NOT NULL"] if bounded and any_unit else []
+    return f"SELECT {', '.join(listed) or '1 AS dpduck_one'} FROM ({rows_sql}){where_sql(inside)}"
+
+
+def cells_sql(
+    rows_sql: str,
+    cells: Sequence[str],
+    aggregates: Sequence[Contribution],
+    units: Sequence[str] = (),
+    counted: str = "",
+) -> str:
+    """Sums kept rows by units, where bounds are by group, and then by cells."""
+    sql = rows_sql
+    if units:
+        grouping = ", ".join([*cells, *units])
+        sql = f"SELECT {', '.join([*cells, *by_unit(aggregates)])} FROM ({sql}) GROUP BY {grouping}"
+    grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
+    outputs = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_cell(aggregates, bool(units)))]
+    outputs += [f"{counted} AS {UNITS}"] if counted else []
+    return f"SELECT {', '.join([*cells, *outputs])} FROM ({sql}){grouping}"

@@ -1,0 +1,130 @@
+"""Reads rows and puts a worker's answers beside them: what `program` divided, carried out.
+
+With reader, worker and workers this file is sent to an engine's tasks as it is (places/orders.py): it imports nothing
+else of dpduck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpduck.kernel.rows import reader
+from dpduck.kernel.worker.workers import Program, Runner, Workers
+from dpduck.values.errors import InternalError
+
+KEEP = "dpduck_keep"
+ROW = "dpduck_row"
+RELATION = "dpduck_rows_of_worker"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A SELECT of rows, and what a worker answers of each. inputs: the columns that it gets, and answers replace.
+
+    program: None where it is asked nothing. rows: how many go at a time. stage: the name under which the answers are
+    put beside the tables, "" for the rows themselves. kept: whether the worker says which rows are kept. texts: whether
+    there are texts or bytes among the columns.
+    """
+
+    sql: str
+    inputs: tuple[str, ...] = ()
+    program: Program | None = None
+    rows: int = 0
+    stage: str = ""
+    kept: bool = False
+    parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
+    texts: bool = False
+
+    @property
+    def answered_sql(self) -> str:
+        """Returns SQL of the rows with the worker's answers among their columns."""
+        if self.program is None:
+            return self.sql
+        return f"SELECT * FROM {RELATION}{f' WHERE {KEEP}' if self.kept else ''}"
+
+
+@contextmanager
+def answered(
+    cursor: duckdb.DuckDBPyConnection, stages: Sequence[Asking], asking: Asking, workers: Workers
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, object]]]:
+    """Lends a cursor that reads the rows by their answered_sql, and the parameters of that."""
+    with ExitStack() as stack:
+        for stage in stages:
+            _put(cursor, stage, workers)
+            stack.callback(cursor.unregister, stage.stage)
+        if asking.program is None:
+            yield cursor, asking.parameters
+            return
+        runner = stack.enter_context(workers.runner(asking.program))
+        parts = _answers(cursor, asking, runner)
+        first = next(parts)
+        batches = (batch for part in chain([first], parts) for batch in part.to_batches())
+        found = pa.RecordBatchReader.from_batches(first.schema, batches)
+        yield stack.enter_context(reader.beside(cursor, RELATION, found)), {}
+
+
+def _put(cursor: duckdb.DuckDBPyConnection, stage: Asking, workers: Workers) -> None:
+    """Puts the worker's answers about a single table beside the cursor's tables, by row number."""
+    if stage.program is None:
+        raise InternalError("a stage without a program")
+    with workers.runner(stage.program) as runner:
+        parts = [part.filter(_some(part)) for part in _answers(cursor, stage, runner)]
+    cursor.register(stage.stage, pa.concat_tables(parts))
+
+
+def _some(part: pa.Table) -> pa.ChunkedArray:
+    """Returns rows for which there is anything to say: flags that are true, values that are not NULL."""
+    chosen = None
+    for name in part.column_names[1:]:
+        column = part.column(name)
+        said = pc.fill_null(column, False) if pa.types.is_boolean(column.type) else pc.is_valid(column)
+        chosen = said if chosen is None else pc.or_(chosen, said)
+    return chosen
+
+
+def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
+    """Yields tables of the other columns and the worker's, at least one; both sides compute at the same time."""
+    read = reader.text_batches if asking.texts else reader.batches
+    batches = read(cursor, asking.sql, asking.parameters, asking.rows)
+    empty = next(batches)
+    inputs = asking.inputs
+    others = [name for name in empty.column_names if name not in inputs]
+    yield _zipped(empty.select(others), runner.check(chosen_inputs(empty, inputs)))
+    pending: tuple[pa.Table, pa.Table] | None = None
+    for table in batches:
+        if not table.num_rows:
+            continue
+        asked = chosen_inputs(table, inputs)
+        if pending is not None:
+            answer = runner.finish(pending[1])
+            runner.begin(asked)
+            yield _zipped(pending[0], answer)
+        else:
+            runner.begin(asked)
+        pending = (table.select(others), asked)
+    if pending is not None:
+        yield _zipped(pending[0], runner.finish(pending[1]))
+
+
+def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Returns the columns that a worker gets; a column of NULLs where it needs none, for the number of rows."""
+    if names:
+        return table.select(list(names))
+    return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})
+
+
+def _zipped(others: pa.Table, answer: pa.Table) -> pa.Table:
+    if not others.num_columns:
+        return answer
+    if others.num_rows != answer.num_rows:
+        raise InternalError("a worker answers every row once")
+    for name in answer.column_names:
+        others = others.append_column(answer.schema.field(name), answer.column(name))
+    return others

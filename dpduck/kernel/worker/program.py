@@ -1,0 +1,378 @@
+"""Divides what is asked of a row: stored columns are read by the database, all else is computed by a worker.
+
+The worker gets the columns that its expressions read, and nothing else of a row: not its unit, not its order. It
+gives flags, numbers of steps, places and bytes, one of each for every row, NULL where it could not compute them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+import pyarrow as pa
+
+from dpduck.kernel.columns.conditions import where_sql
+from dpduck.kernel.columns.expressions import Column, Expression, Names, Own, columns_of, stored_name
+from dpduck.kernel.columns.expressions import Program as Written
+from dpduck.kernel.columns.stored import text_sql, without_sign
+from dpduck.kernel.rows.held import REPEATED, SHORTEST_READ
+from dpduck.kernel.rows.placed import Stage
+from dpduck.kernel.worker.answered import KEEP, ROW, Asking, chosen_inputs
+from dpduck.kernel.worker.functions import require_row_local, texts_made
+from dpduck.kernel.worker.worker import BATCH
+from dpduck.kernel.worker.workers import Program, Runner, Workers, row_texts
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.quoting import quote_identifier
+from dpduck.values.sqltypes import sql_type
+
+BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
+"""With texts of at most LONGEST_TEXT bytes, a column of a batch stays below the 2 GiB that Arrow's texts may have."""
+
+LONGEST_TEXT = 65_535
+"""Rows with a longer text in what is read of them, or as their unit, contribute nothing."""
+
+LONGEST_REPEATED = 256
+"""Bytes of a text that rows are grouped by and that stands beside more of them than it is stored with: one that is
+made of a row, or that a private join puts beside any number of others."""
+
+MADE_AT_ONCE = 4096 * (LONGEST_TEXT + 1)
+"""Bytes of texts that a worker may make of a batch."""
+
+LONGEST_KEY = 4096
+"""No longer text is equal to a public table's key: what is looked up of all rows is kept in the database's process."""
+
+GROWTH, LITERALS = 64, 1 << 16
+"""A text that is made is at most so many times as long as the longest of its row, and longer by so much: what
+language/rows/functions.py refuses beyond. Were it wrong, the worker's limits would still hold."""
+
+SHORTEST_BOUND = 1024
+"""Programs that could not read texts of so many bytes are refused."""
+
+_MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BLOB"}
+"""Types of what a worker makes, by the kind of an output."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that travels.
+
+    value: what is computed of the row. then_sql: what is made of it, with {} for the value; '' for the value as is.
+    """
+
+    kind: str
+    value: Expression
+    then_sql: str = ""
+
+
+@dataclass(frozen=True)
+class Division:
+    """The outputs that the worker computes, by the name of their column, and the conditions that it decides.
+
+    copies: rows that joins make of one. keys: texts that rows are grouped by. looked_up: bytes of a text among keys.
+    """
+
+    outputs: Mapping[str, Output]
+    conditions: tuple[Expression, ...]
+    parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
+    copies: int = 1
+    keys: int = 0
+    looked_up: int = LONGEST_KEY
+
+    @property
+    def needed(self) -> bool:
+        """Tells whether there is anything to compute."""
+        return bool(self.outputs or self.conditions)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Returns the stored columns that are read for it."""
+        return columns_of(self._expressions())
+
+    @property
+    def names(self) -> list[str]:
+        """Returns the columns of the answer."""
+        return [*([KEEP] if self.conditions else []), *self.outputs]
+
+    def inputs(self, names: Names = stored_name) -> dict[str, str]:
+        """Returns columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
+        return {f"dpduck_x_{number}": _sent(column, names) for number, column in enumerate(self.columns)}
+
+    def guards(self) -> list[str]:
+        """Returns conditions that leave out rows whose texts are too long."""
+        texts = [_sent(column) for column in self._texts()]
+        return [f"{text} IS NULL OR strlen({text}) <= {self.longest_text}" for text in texts]
+
+    @property
+    def longest_text(self) -> int:
+        """Returns bytes that a text of a row may have, so that what is made of the row stays below `row_texts`."""
+        return min(self.longest_read, self._longest_of_made())
+
+    @property
+    def longest_read(self) -> int:
+        """Returns bytes that each text may have which is read of a row, or which it is grouped by."""
+        read = len(self._texts()) + self.keys - sum(output.kind == "bytes" for output in self.outputs.values())
+        return longest_read(max(read, self.keys), self.copies)
+
+    @property
+    def longest_made(self) -> int:
+        """Returns bytes that a text may have that is made of a row, and that it is grouped by."""
+        return min(self.longest_read, longest_repeated(self.copies))
+
+    def _longest_of_made(self) -> int:
+        return (row_texts() // max(1, self._texts_made()) - LITERALS) // GROWTH
+
+    def _texts(self) -> list[Column]:
+        return [column for column in self.columns if not sql_type(column.type_name).has_fixed_size]
+
+    def _texts_made(self) -> int:
+        return sum(texts_made(one.sql) for one in self._expressions())
+
+    def _expressions(self) -> Iterator[Expression]:
+        return chain(self.conditions, (output.value for output in self.outputs.values()))
+
+    def reads_texts(self, other_texts: bool) -> bool:
+        """Tells whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
+        return other_texts or bool(self._texts())
+
+    def batch_rows(self, other_texts: bool) -> int:
+        """Tells how many rows go at a time."""
+        kinds = [output.kind for output in self.outputs.values()]
+        made = kinds.count("bytes") * self.longest_made + kinds.count("VARCHAR") * LONGEST_KEY
+        return min(BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
+
+    def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
+        """Returns what is asked of the rows of a SELECT; other_texts: as of batch_rows."""
+        if not self.needed:
+            return Asking(sql, parameters=dict(parameters), stage=stage)
+        rows, kept, texts = self.batch_rows(other_texts), bool(self.conditions), self.reads_texts(other_texts)
+        return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, kept, dict(parameters), texts)
+
+    def program(self) -> Program:
+        """Returns the program that answers a batch of the inputs; Refusal if an expression is not of a row alone."""
+        if self.longest_read < SHORTEST_READ:
+            raise Refusal(
+                f"joins make up to {self.copies} rows of one, of each of which many texts are held",
+                accepted="fewer columns of texts in expressions and GROUP BY, or joins that repeat rows less",
+            )
+        if self._longest_of_made() < SHORTEST_BOUND:
+            raise Refusal(
+                f"the statement makes {self._texts_made()} texts of each row, more than a worker has memory for",
+                accepted="fewer casts, concatenations and text functions in one statement, or several statements; "
+                "where the process's memory is limited, a higher limit (dpduck serve .. --vault-memory 4GB)",
+            )
+        columns = {column: f"dpduck_x_{number}" for number, column in enumerate(self.columns)}
+        restored = [_restored(x, column.type_name) for column, x in columns.items()]
+        values, results = [], []
+        if self.conditions:
+            kept = " AND ".join(_asked(one, columns) for one in self.conditions)
+            values.append(f"coalesce(({kept}), FALSE) AS {KEEP}")
+            results.append(KEEP)
+        for name, output in self.outputs.items():
+            values.append(f"{_asked(output.value, columns)} AS {name}")
+            results.append(f"{_result(name, output, self.longest_made, self.looked_up)} AS {name}")
+        sql = (
+            f"SELECT {with_whole_conditions(', '.join(results))} FROM (SELECT {', '.join(values)} FROM "
+            f"(SELECT {', '.join(restored) or '1 AS dpduck_x'} FROM {BATCH}))"
+        )
+        fields = [pa.field(KEEP, pa.bool_())] if self.conditions else []
+        fields += [pa.field(name, _arrow_type(output.kind)) for name, output in self.outputs.items()]
+        return Program(sql, pa.schema(fields), dict(self.parameters))
+
+
+def _asked(expression: Expression, columns: Mapping[Column, str]) -> str:
+    """Returns what the worker computes for an expression: looked at as it was written, and again as it will run.
+
+    TRY is around all of it: where a row of a vector raises, each of them is computed by itself, as if it were alone.
+    """
+    known = frozenset(columns.values())
+    written = expression.write(columns.__getitem__)
+    require_row_local(written, known)
+    sql = with_results_of_their_own(with_whole_conditions(f"try({written})"))
+    require_row_local(sql, known)
+    return sql
+
+
+def _sent(column: Column, names: Names = stored_name) -> str:
+    kind = sql_type(column.type_name)
+    if kind.travels:
+        return names(column)
+    if kind.goes_as_text:
+        return text_sql(names(column), column.type_name)
+    raise Refusal(
+        f"an expression over {quote_identifier(column.name)}, a {kind.word}, is refused",
+        accepted="columns of numbers, texts, BOOLEAN, dates, times, intervals, ENUM and UUID in expressions",
+    )
+
+
+def longest_read(texts: int, copies: int) -> int:
+    """Returns bytes that each of so many texts of a row may have, where joins make so many rows of one.
+
+    All together a row's have LONGEST_TEXT, and those of all its copies REPEATED times that: the database's process
+    holds them for some thousand rows at a time, and for all of a unit's rows where they are grouped by them. With 20
+    columns, or 625 rows of each row, the texts of one person filled its memory.
+    """
+    return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
+
+
+def longest_repeated(copies: int) -> int:
+    """Returns bytes of a text that is put beside so many copies of a row, or beside any number of others."""
+    return max(SHORTEST_READ, LONGEST_REPEATED * REPEATED // max(REPEATED, copies))
+
+
+def longest_lookup(copies: int, repeated: bool) -> int:
+    """Returns bytes of a text that is looked up of each row. repeated: whether one may stand beside any number."""
+    longest = LONGEST_KEY * REPEATED // max(REPEATED, copies)
+    return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
+
+
+def _restored(x: str, type_name: str) -> str:
+    """Returns a column as the worker's expressions see it."""
+    kind = sql_type(type_name)
+    if kind.is_float:
+        return f"{without_sign(x, type_name)} AS {x}"
+    return x if kind.travels else f"TRY_CAST({x} AS {type_name}) AS {x}"
+
+
+def _result(name: str, output: Output, longest: int, looked_up: int) -> str:
+    made = output.then_sql.replace("{}", name) if output.then_sql else name
+    if output.kind == "flag":
+        return f"coalesce(CAST({made} AS BOOLEAN), FALSE)"
+    if output.kind == "integer":
+        return f"CAST({made} AS BIGINT)"
+    if output.kind == "VARCHAR":
+        return f"CASE WHEN strlen({made}) <= {looked_up} THEN {made} END"
+    if output.kind == "bytes":
+        return f"CASE WHEN strlen({made}) <= {longest} THEN encode({made}) END"
+    return made
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    made = sql_type(_MADE.get(kind, kind))
+    if made.is_decimal:
+        return pa.decimal128(made.digits, made.scale)
+    return pa.type_for_alias(made.arrow)
+
+
+def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
+    """Returns what is asked of a single table beforehand, as a stage of `answered`. looked_up: as of a Division."""
+    outputs = {name: Output("flag", condition) for name, condition in stage.flags}
+    for name, value, type_name in stage.values:
+        tried = _tried(value, type_name)
+        outputs[name] = (
+            Output(type_name, tried) if sql_type(type_name).travels else Output("VARCHAR", tried.cast("VARCHAR"))
+        )
+    longest = looked_up if stage.longest is None else min(looked_up, stage.longest)
+    division = Division(outputs, (), looked_up=longest)
+    alias = f'"{stage.alias}"'
+    columns = {ROW: f"{alias}.rowid", **division.inputs()}
+    listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    where = where_sql([*([stage.where] if stage.where else []), *division.guards()])
+    sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias}{where}"
+    if stage.extended:
+        with workers.runner(division.program()) as runner:
+            _require_nothing_of_nulls(stage, division, runner)
+    return division.asking(sql, {}, False, stage.name)
+
+
+def _tried(value: Expression, type_name: str) -> Written:
+    """Returns a value cast to a type, NULL where that is not possible."""
+    pieces = value.pieces if isinstance(value, Own) else value.columns
+    return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))
+
+
+def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
+    """Refuses what says something of a row of NULLs where an outer join puts one: it is read from rows that are there.
+
+    A public fact: it follows from the expression alone.
+    """
+    types = (sql_type(column.type_name) for column in division.columns)
+    columns = {
+        name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
+        for name, kind in zip(division.inputs(), types, strict=True)
+    }
+    asked = chosen_inputs(pa.Table.from_pydict(columns or {"x": pa.nulls(1)}), tuple(columns))
+    answer = runner.compute(asked)
+    said = (answer.column(name)[0].as_py() for name in stage.extended)
+    if any(value is not None and value is not False for value in said):
+        raise Refusal(
+            "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
+            accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",
+        )
+
+
+# SQL whose COALESCE never stands directly under TRY, where DuckDB writes beside the result.
+#
+# After a row has raised, DuckDB computes the rows under TRY one by one, each into a result with room for one
+# value. COALESCE writes a value at the row's own position instead of the first: up to 2,047 places behind the
+# end, into memory of the process that holds the rows. CASE hands that result on to its branches, as do casts
+# that DuckDB leaves out. `greatest` of one value is that value, computed into a result of its own with room
+# for all rows.
+
+_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?:\b(try|coalesce|ifnull)\s*)?\(|\)|['"]""", re.IGNORECASE)
+_OPENED, _CLOSED = "greatest(", ")"
+
+
+def with_results_of_their_own(sql: str) -> str:
+    """Returns the SQL with one more call around what TRY is over, wherever there is a COALESCE inside.
+
+    >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
+    'SELECT try(greatest(coalesce(a, b))), try(a)'
+    """
+    open_calls: list[tuple[str, int, list[bool]]] = []
+    inserted: list[tuple[int, str]] = []
+    for found in _WORDS.finditer(sql):
+        text = found.group()
+        if text in ("'", '"') or (text == ")" and not open_calls):
+            raise InternalError("counting failed")
+        if text == ")":
+            name, start, holds = open_calls.pop()
+            if name == "try" and holds[0]:
+                inserted += [(start, _OPENED), (found.start(), _CLOSED)]
+        elif text.endswith("("):
+            name = (found.group(1) or "").lower()
+            if name in ("coalesce", "ifnull"):
+                for _, _, holds in open_calls:
+                    holds[0] = True
+            open_calls.append((name, found.end(), [False]))
+    if open_calls:
+        raise InternalError("counting failed")
+    for place, text in sorted(inserted, reverse=True):
+        sql = sql[:place] + text + sql[place:]
+    return sql
+
+
+# Conditions of CASE as whole values. DuckDB evaluates AND and OR there in an order that it adapts to the rows it has
+# seen: a row that raises under TRY is evaluated alone, which counts as often as many rows, and after some twenty such
+# turns the other operand comes first, for all rows that follow. Inside a call both operands are evaluated, always.
+
+_CASES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?:CASE|WHEN|THEN|END)\b""", re.IGNORECASE)
+
+
+def with_whole_conditions(sql: str) -> str:
+    """Returns the SQL with one call around each condition of a CASE, so that no row changes how another one is
+    evaluated.
+
+    >>> with_whole_conditions("CASE WHEN a AND b THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END")
+    "CASE WHEN greatest( a AND b ) THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END"
+    """
+    inserted: list[tuple[int, str]] = []
+    searched: list[bool] = []
+    words = [found for found in _CASES.finditer(sql) if found.group()[0] not in "'\""]
+    for number, found in enumerate(words):
+        word = found.group().upper()
+        if word == "CASE":
+            following = words[number + 1] if number + 1 < len(words) else found
+            searched.append(following.group().upper() == "WHEN" and not sql[found.end() : following.start()].strip())
+        elif not searched:
+            raise InternalError("counting failed")
+        elif word == "END":
+            searched.pop()
+        elif searched[-1]:
+            inserted.append((found.end(), " greatest(") if word == "WHEN" else (found.start(), ") "))
+    if searched:
+        raise InternalError("counting failed")
+    for place, text in sorted(inserted, reverse=True):
+        sql = sql[:place] + text + sql[place:]
+    return sql

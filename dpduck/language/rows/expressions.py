@@ -1,0 +1,189 @@
+"""Row expressions made unable to raise: what a private row holds must never decide whether a query fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from dpduck.language.rows.functions import CAST_TYPES, check_row_local
+from dpduck.language.text.dialect import PrivateDuckDB
+from dpduck.language.text.positions import refusal
+from dpduck.values.sqltypes import SqlType, sql_type
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+BOOLEAN = (
+    *_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
+    exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
+)  # fmt: skip
+"""Nodes that are of BOOLEAN type whatever is in them."""
+_PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
+
+
+def sql_of(expression: exp.Expr) -> str:
+    """Returns canonical DuckDB SQL of an expression, comments dropped."""
+    try:
+        return expression.sql(
+            dialect=PrivateDuckDB,
+            identify=True,
+            comments=False,
+            normalize_functions="lower",
+            unsupported_level=ErrorLevel.RAISE,
+        )
+    except (SqlglotError, ValueError):
+        raise refusal(
+            expression, "DuckDB has no function of this form", "the arguments that DuckDB documents"
+        ) from None
+
+
+def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
+    """Returns SQL of the condition that yields NULL where it would have raised, its cast to BOOLEAN included.
+
+    types: DuckDB type of each column, by the SQL of the column. Shapes that cannot raise stay as they are, since DuckDB
+    can push them down; everything else is wrapped in TRY, which the binder refuses around volatile functions.
+    """
+    conjuncts = list(expression.flatten()) if isinstance(expression, exp.And) else [expression]
+    return " AND ".join(_safe_conjunct(part, types) for part in conjuncts)
+
+
+def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
+    if _cannot_raise(part, types):
+        return f"({sql_of(part)})"
+    sql = sql_of(part) if isinstance(part.unnest(), BOOLEAN) else f"CAST(({sql_of(part)}) AS BOOLEAN)"
+    return f"try({sql})"
+
+
+def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tells whether the node is a condition, of BOOLEAN type, over columns and literals that are what they must be."""
+    if isinstance(node, exp.Boolean):
+        return True
+    if isinstance(node, exp.Column):
+        return types.get(sql_of(node)) == "BOOLEAN"
+    if isinstance(node, (exp.Paren, exp.Not)):
+        return _cannot_raise(node.this, types)
+    if isinstance(node, (exp.And, exp.Or)):
+        return all(_cannot_raise(part, types) for part in node.flatten())
+    if isinstance(node, exp.Is):
+        subject = node.this.unnest()
+        if not isinstance(subject, exp.Column):
+            return False
+        boolean = isinstance(node.expression, exp.Boolean) and types.get(sql_of(subject)) == "BOOLEAN"
+        return boolean or isinstance(node.expression, exp.Null)
+    if isinstance(node, exp.In):
+        return bool(node.expressions) and all(_same_family(node.this, value, types) for value in node.expressions)
+    if isinstance(node, exp.Between):
+        return all(_same_family(node.this, node.args[bound], types) for bound in ("low", "high"))
+    if isinstance(node, _COMPARISONS):
+        return _same_family(node.left, node.right, types) or _same_family(node.right, node.left, types)
+    return False
+
+
+def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tells whether DuckDB compares the column with the literal without a cast that could fail, of either of them."""
+    if not isinstance(column, exp.Column):
+        return False
+    type_name = types.get(sql_of(column), "")
+    if isinstance(literal, exp.Cast) and isinstance(literal.this, exp.Literal):
+        named = literal.to.sql(dialect="duckdb")
+        return named == type_name and _is_moment(literal.this, type_name)
+    if isinstance(literal, exp.Neg) and isinstance(literal.this, exp.Literal) and not literal.this.is_string:
+        literal = literal.this
+    if not isinstance(literal, exp.Literal):
+        return False
+    if literal.is_string:
+        return type_name == "VARCHAR" or _is_moment(literal, type_name)
+    kind = sql_type(type_name)
+    if kind.is_integer:
+        return literal.is_int and len(literal.name) <= 9
+    if kind.is_float:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
+        return len(literal.name) <= 16
+    return kind.is_decimal and _fits_decimal(literal.name, kind)
+
+
+def _fits_decimal(number: str, kind: SqlType) -> bool:
+    """Tells whether the type has a place for each digit of the number, so that the column is compared as it is."""
+    digits = _PLAIN_NUMBER.fullmatch(number)
+    if not digits:
+        return False
+    return len(digits[2] or "") <= kind.scale and len(digits[1]) <= kind.digits - kind.scale
+
+
+def _is_moment(literal: exp.Literal, type_name: str) -> bool:
+    """Tells whether the text is a day, or a time of a day, that certainly converts to the type."""
+    if not sql_type(type_name).is_moment or not literal.is_string or not _MOMENT.fullmatch(literal.name):
+        return False
+    try:
+        (date if type_name == "DATE" else datetime).fromisoformat(literal.name)
+    except ValueError:
+        return False
+    return True
+
+
+# Words of a statement that are written into SQL as they stand must be words, whatever the parser took them for.
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
+
+
+MOST_LISTED, MOST_SETS = 1_000, 20_000
+_OF_CONSTANTS = (exp.In, exp.Values, exp.Tuple, exp.Array)
+
+
+def check_atoms(tree: exp.Expr) -> None:
+    """Refuses a long list, and an atom that is not a plain word, number, listed type, quoted name or quoted text."""
+    for node in tree.walk():
+        if any(isinstance(value, list) and len(value) > MOST_LISTED for value in node.args.values()):
+            _check_lists(node)
+        if isinstance(node, exp.DataType):
+            _check_type(node)
+        elif isinstance(node, exp.DataTypeParam):
+            _check_parameter(node)
+        elif isinstance(node, exp.Literal):
+            if not node.is_string and not _NUMBER.fullmatch(node.name):
+                raise refusal(node, f"{node.name[:20]!r} is no plain number", "digits, a point, an exponent")
+        elif isinstance(node, exp.Var):
+            if not _WORD.fullmatch(node.name):
+                raise refusal(node, f"{node.name[:20]!r} is no plain word", "a word such as DAY or month")
+        elif isinstance(node, (exp.Placeholder, exp.Parameter)):
+            check_row_local(node)
+        elif not isinstance(node, exp.Identifier):
+            _check_texts(node)
+
+
+def _check_lists(node: exp.Expr) -> None:
+    """Refuses a list of too many parts, which are planned one by one; constants of IN, VALUES and the like are not."""
+    most = MOST_SETS if isinstance(node, exp.GroupingSets) else MOST_LISTED
+    for listed in node.args.values():
+        if not isinstance(listed, list) or len(listed) <= most:
+            continue
+        planned = listed
+        if isinstance(node, _OF_CONSTANTS):
+            planned = [one for one in listed if isinstance(one, exp.Expr) and one.find(exp.Column) is not None]
+        if len(planned) > most:
+            raise refusal(node, f"a list of {len(planned)} parts", f"at most {most}, or constants in x IN (1, 2, ..)")
+
+
+def _check_type(node: exp.DataType) -> None:
+    parameters = node.args.get("expressions") or []
+    plain = all(isinstance(parameter, exp.DataTypeParam) for parameter in parameters)
+    if node.this not in CAST_TYPES or not plain or node.args.get("nested") or node.args.get("kind"):
+        written = node.sql(dialect="duckdb")[:40]
+        raise refusal(node, f"a cast to {written} is refused", "numbers, BOOLEAN, VARCHAR, DATE, TIMESTAMP, INTERVAL")
+
+
+def _check_parameter(node: exp.DataTypeParam) -> None:
+    if not isinstance(node.this, exp.Literal) or not node.this.is_int or node.args.get("expression"):
+        raise refusal(node, "the parameter of a type is no whole number", "DECIMAL(18, 3)")
+
+
+def _check_texts(node: exp.Expr) -> None:
+    for value in node.args.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text and not _WORDS.fullmatch(text):
+                raise refusal(node, f"{text[:20]!r} is no plain word", "plain words outside quotes")

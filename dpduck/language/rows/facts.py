@@ -1,0 +1,221 @@
+"""What a statement may be checked against: schemas, policies and declared public tables, never a private row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Protocol
+
+from dpduck.kernel.columns.expressions import Column as RowColumn
+from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.relations import Source
+from dpduck.language.text.names import TableName
+from dpduck.values.domain import Domain
+from dpduck.values.periods import PeriodColumn
+from dpduck.values.privacy import Budget, PrivacyUnit
+from dpduck.values.quoting import fold
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table as the catalog shows it."""
+
+    name: str
+    type_name: str
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """A column that an expression uses: its alias and name in the row source, its released type and its labels."""
+
+    alias: str
+    name: str
+    type_name: str
+    labels: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An expression evaluated over every combination of some public domains.
+
+    labels: its distinct values in order, as text, None for NULL. codes: for each combination, in row-major order,
+    the position of its value in labels. type_name: the expression's type.
+    """
+
+    type_name: str
+    labels: tuple[str | None, ...]
+    codes: tuple[int, ...]
+
+
+class PublicFacts(Protocol):
+    """Answers from catalogs, policies, declared public tables and a data-free sandbox."""
+
+    def resolve(self, name: TableName) -> TableName | None:
+        """Returns the three-part name of a table or view, None where there is none."""
+
+    def known_names(self) -> tuple[str, ...]:
+        """Lists the names of tables that whoever asks may know of: under a policy, or public."""
+
+    def is_view(self, table: TableName) -> bool:
+        """Tells whether a resolved name is a view."""
+
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        """Returns the columns of a resolved table."""
+
+    def policy(self, table: TableName) -> Policy | None:
+        """Returns the policy in force on a resolved table."""
+
+    def is_public(self, table: TableName) -> bool:
+        """Tells whether the owner has declared a resolved table public."""
+
+    def public_digest(self, table: TableName) -> str:
+        """Returns a digest of a declared public table's content."""
+
+    def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        """Returns distinct values of a public column in order, as text, None last if there is a NULL."""
+
+    def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
+        """Returns the most rows of a public table that share one non-NULL value of these columns; 0 where it is empty.
+
+        distinct: columns whose distinct combinations are the rows; none for the table's own rows.
+        """
+
+    def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        """Returns the columns of each PRIMARY KEY and UNIQUE constraint of a resolved table, the primary key first."""
+
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+        """Returns the column types of a SELECT bound over empty copies of the tables; Refusal where DuckDB does not
+        bind it.
+        """
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
+        """Binds row_sql over empty copies of the tables and runs once_sql over one row of NULLs in each of them.
+
+        Refusal where DuckDB complains, or where its own parse of row_sql holds what is not on the list of functions.
+        """
+
+    def has_collations(self, table: TableName) -> bool:
+        """Tells whether some column of a resolved table compares its texts by rules of its own."""
+
+    def numbers_rows(self, table: TableName) -> bool:
+        """Tells whether rowid identifies the rows of a resolved table. In PostgreSQL it is NULL in each row."""
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        """Returns the image of an expression over the public domains of the columns it uses."""
+
+    def shadowed_functions(self) -> frozenset[str]:
+        """Lists the built-in functions that a user's macro or function hides."""
+
+
+# An owner's policy once it has been checked: what is public about a table and what is protected.
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """Bounds of a summed column, and the step that makes its sums integers; decimal texts."""
+
+    column: str
+    low: str
+    high: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The policy of one table.
+
+    revision: counts every change of the policy. epoch: moves only by NEW EPOCH; both are part of a release's key.
+    max_epsilon, min_epsilon: what one statement may cost at most, and must cost at least.
+    """
+
+    table: TableName
+    unit: PrivacyUnit
+    budget: Budget
+    domains: tuple[tuple[str, Domain], ...]
+    clamps: tuple[Clamp, ...]
+    expect_rows: int | None
+    max_epsilon: Fraction | None
+    revision: int
+    epoch: int
+    min_epsilon: Fraction | None = None
+
+    def domain(self, column: str) -> Domain | None:
+        """Returns the domain of a column, by DuckDB's case-insensitive names."""
+        return next((domain for name, domain in self.domains if fold(name) == fold(column)), None)
+
+    def clamp(self, column: str) -> Clamp | None:
+        """Returns the clamp of a column, named as in `domain`."""
+        return next((clamp for clamp in self.clamps if fold(clamp.column) == fold(column)), None)
+
+
+@dataclass(frozen=True)
+class PrivateTable:
+    """A private table as a request reads it: its policy's revision and epoch, and columns each taken for a key.
+
+    hidden: whether it is read for nothing but the privacy unit of another table's rows.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    unique: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def and_also(self, other: PrivateTable) -> PrivateTable:
+        """Merges two readings of one table."""
+        unique = tuple(dict.fromkeys((*self.unique, *other.unique)))
+        return replace(self, unique=unique, hidden=self.hidden and other.hidden)
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the row source that keys depend on, with its public domain."""
+
+    sql: str
+    domain: Domain
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a request reads, the unit of each row, and the public facts behind both.
+
+    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see kernel.counting.jobs).
+    unit_bound: the most rows of one privacy unit in the row source after bounding.
+    reads: every private table that is read, where there is more than `table` or a key is relied on.
+    shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
+        collation.
+    source: the same as the kernel has it. parts: types of the columns that hold the unit together, where several do.
+    periods: where units are by period, the column that says of which one a row is, and those that are read.
+    cell_key: columns of a key of the table by which a unit has one row in a cell at most, () for none.
+    unit: unit_sql as an expression of the kernel. columns: those of the row source, by their SQL.
+    """
+
+    table: TableName
+    revision: int
+    epoch: int
+    from_sql: str
+    filters: tuple[str, ...]
+    unit_key: str
+    unit_sql: str | None
+    max_rows: int
+    unit_bound: int
+    content_sql: tuple[str, ...]
+    public_digests: tuple[tuple[TableName, str], ...]
+    reads: tuple[PrivateTable, ...]
+    shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
+    source: Source | None
+    periods: PeriodColumn | None = None
+    parts: tuple[str, ...] = ()
+    cell_key: tuple[str, ...] = ()
+    unit: Expression | None = None
+    columns: Mapping[str, RowColumn] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def unit_text(self) -> str:
+        """Tells whose rows are protected, and how many count, to explain it; by period, the periods that are read."""
+        unit = "row" if self.unit_sql is None else f"{self.unit_key}, at most {self.max_rows} rows"
+        if self.periods is None:
+            return unit
+        unit = self.unit_key if self.unit_sql is None else f"{unit} of each {self.periods.periods.word.lower()}"
+        return f"{unit}, charged {self.periods.periods}"

@@ -1,0 +1,300 @@
+"""What a statement asks of the rows of one privacy unit: aggregates and windows, as frozen features.
+
+Trusted code writes the SQL that runs (kernel/rows/features.py). The SQL here says the same for DuckDB's binder and
+for digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpduck.kernel.columns.expressions import Column as RowColumn
+from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.relations import Feature, Operand, Place
+from dpduck.language.rows.compiled import condition_of, program_of
+from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.language.rows.facts import Clamp, PublicFacts
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.sql import column_types, places_sql, row_columns, stored_sql
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.text.positions import refusal
+from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.sqltypes import decimal_name, sql_type
+
+FORMS = "count, min, max, sum, first(x ORDER BY y), last(x ORDER BY y), arg_min, arg_max, any_value, bool_or, bool_and"
+WINDOWS = (
+    "row_number, rank, dense_rank, lag, lead, first_value, count, sum, min, max, bool_or, bool_and "
+    "OVER (PARTITION BY the privacy unit's column ORDER BY ..)"
+)
+MOST_DISTANCE = 10_000
+_OF_VALUE: Mapping[type[exp.Expr], str] = {
+    exp.Min: "min", exp.Max: "max", exp.Sum: "sum", exp.LogicalOr: "any", exp.LogicalAnd: "all",
+}  # fmt: skip
+_WRITTEN = {"any": "bool_or", "all": "bool_and", "first": "first_value"}
+_NUMBERED: Mapping[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank",
+}  # fmt: skip
+_BESIDE: Mapping[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column that is made of a unit's rows. feature: None of a count of rows that meet the condition.
+
+    sql: the same, for DuckDB's binder. counts: whether it is a number of rows. domain, clamp: of its values. written:
+    all that runs over a row.
+    """
+
+    sql: str
+    type_name: str
+    feature: Feature | None = None
+    condition: str = ""
+    counts: bool = False
+    domain: Domain | None = None
+    clamp: Clamp | None = None
+    written: tuple[exp.Expr, ...] = ()
+
+
+def is_made(node: exp.Expr) -> bool:
+    """Tells whether an expression is one aggregate of rows."""
+    return isinstance(node, (exp.AggFunc, exp.Filter, exp.IgnoreNulls))
+
+
+class FeatureReader:
+    """Reads aggregates and windows over the rows of a source; they are over its base columns."""
+
+    def __init__(self, source: RowSource, facts: PublicFacts) -> None:
+        self._source, self._facts, self._types = source, facts, column_types(source)
+        self._columns = row_columns(source)
+
+    def made(self, node: exp.Expr) -> Made:
+        """Returns an aggregate over the rows of a unit."""
+        node, kept = _unfiltered(node)
+        if isinstance(node, (exp.Count, exp.CountIf)):
+            return self._count(node, kept)
+        form = _OF_VALUE.get(type(node))
+        if form is not None:
+            return self._of_value(form, node, kept)
+        if isinstance(node, (exp.First, exp.Last)):
+            return self._first(node, kept)
+        if isinstance(node, (exp.ArgMin, exp.ArgMax)) and not node.args.get("count"):
+            place = exp.Ordered(this=node.expression.copy(), desc=isinstance(node, exp.ArgMax), nulls_first=False)
+            there = exp.and_(_is_there(node.this), _is_there(node.expression), *kept)
+            return self._chosen(node, [place], [there])
+        if isinstance(node, exp.AnyValue):
+            return self._chosen(node, [], [exp.and_(_is_there(node.this), *kept)])
+        raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
+
+    def window(self, node: exp.Expr, unit: str) -> Made:
+        """Returns a window over the rows of the row's unit. unit: what it is by, as SQL."""
+        other = {part for part, value in node.args.items() if value} - {"this", "partition_by", "order", "over"}
+        function, kept = _unfiltered(node.this)
+        if other or isinstance(function, exp.IgnoreNulls):
+            raise refusal(node, "this form of a window is refused over private rows", WINDOWS)
+        order = node.args.get("order")
+        places, written = self._places(order.expressions if order is not None else [])
+        by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
+        over = f" OVER (PARTITION BY {unit}{by})"
+        form = None if any(function.args.values()) else _NUMBERED.get(type(function))
+        if form is not None and not kept and (places or form == "row_number"):
+            feature = Feature(form, "", order=places)
+            return Made(f"{form}(){over}", "BIGINT", feature, counts=True, written=written)
+        if isinstance(function, (exp.FirstValue, *_BESIDE)) and not kept and places:
+            return self._beside(function, places, over, written)
+        if isinstance(function, (exp.Count, exp.CountIf)):
+            found = self._count(function, kept)
+            feature = Feature("count", "", condition=self._compiled(found.condition), order=places)
+        elif type(function) in _OF_VALUE:
+            found = self._of_value(_OF_VALUE[type(function)], function, kept)
+            feature = replace(found.feature or Feature("", ""), order=places)
+        else:
+            raise refusal(node, "this window is refused over private rows", WINDOWS)
+        if feature.form == "distinct" or (found.feature is not None and found.feature.form == "distinct"):
+            raise refusal(function, "DISTINCT in a window is refused over private rows", WINDOWS)
+        return replace(found, sql=f"{found.sql}{over}", feature=feature, written=(*found.written, *written))
+
+    def _count(self, node: exp.Expr, kept: list[exp.Expr]) -> Made:
+        inside = node.this
+        if node.expressions or (isinstance(inside, exp.Distinct) and len(inside.expressions) != 1):
+            raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
+        if isinstance(inside, exp.Distinct):
+            operand, value = self._operand(inside.expressions[0])
+            condition = self._condition(kept)
+            sql = f"count(DISTINCT {_where(condition, operand)})"
+            feature = Feature("distinct", "", operand, self._compiled(condition))
+            return Made(sql, "BIGINT", feature, counts=True, written=(value, *kept))
+        if inside is None or isinstance(inside, (exp.Star, exp.Literal)):
+            counted: list[exp.Expr] = []
+            asked = counted
+        else:
+            check_row_local(inside)
+            counted, asked = [inside], [inside if isinstance(node, exp.CountIf) else _is_there(inside)]
+        if isinstance(node, exp.CountIf):
+            self._condition(asked)
+        condition = self._condition(kept, asked)
+        sql = f"count(CASE WHEN {condition} THEN 1 END)" if condition else "count(*)"
+        return Made(sql, "BIGINT", condition=condition, counts=True, written=(*counted, *kept))
+
+    def _of_value(self, form: str, node: exp.Expr, kept: list[exp.Expr]) -> Made:
+        if node.expressions or isinstance(node.this, exp.Distinct):
+            raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
+        operand, value = self._operand(node.this)
+        type_name = self._type_of(form, operand, node)
+        condition = self._condition(kept)
+        sql = f"{_WRITTEN.get(form, form)}({_where(condition, operand)})"
+        made = Made(sql, type_name, Feature(form, "", operand, self._compiled(condition)), written=(value, *kept))
+        if form in ("min", "max"):
+            return self._with_domain(made, value)
+        return replace(made, domain=_TRUTH) if form in ("any", "all") else made
+
+    def _type_of(self, form: str, operand: Operand, place: exp.Expr) -> str:
+        kind = operand.type_name
+        if form in ("any", "all"):
+            if kind != "BOOLEAN":
+                raise refusal(place, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
+            return kind
+        if form != "sum":
+            return kind
+        if not sql_type(kind).fits_64_bits:
+            raise refusal(
+                place,
+                f"a sum of {sql_type(kind).word} may overflow, or depend on the order of rows",
+                "sum(CAST(x AS DECIMAL(18, 4))), or of whole numbers of at most 64 bits",
+            )
+        added = sql_type(kind)
+        return decimal_name(38, added.scale) if added.is_decimal else "HUGEINT"
+
+    def _first(self, node: exp.Expr, kept: list[exp.Expr]) -> Made:
+        order = node.this
+        if not isinstance(order, exp.Order):
+            raise refusal(node, "first without ORDER BY is refused", "first(x ORDER BY admitted), any_value(x)")
+        places = [one.copy() for one in order.expressions]
+        if isinstance(node, exp.Last):
+            for one in places:
+                one.set("nulls_first", not one.args.get("nulls_first"))
+                one.set("desc", not one.args.get("desc"))
+        return self._chosen(order, places, kept)
+
+    def _chosen(self, node: exp.Expr, ordered: list[exp.Expr], kept: list[exp.Expr]) -> Made:
+        """Returns the value of the first row in an order."""
+        operand, value = self._operand(node.this)
+        places, written = self._places(ordered)
+        condition = self._condition(kept)
+        by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
+        sql = f"first({_operand_sql(operand)}{by})" + (f" FILTER (WHERE {condition})" if condition else "")
+        feature = Feature("first", "", operand, self._compiled(condition), places)
+        made = Made(sql, operand.type_name, feature, written=(value, *written, *kept))
+        return self._with_domain(made, value)
+
+    def _beside(self, node: exp.Expr, places: tuple[Place, ...], over: str, written: tuple[exp.Expr, ...]) -> Made:
+        """Returns the value of another row of the unit."""
+        form, distance = _BESIDE.get(type(node), "first"), node.args.get("offset")
+        most = 1 if distance is None else int(distance.name[:9]) if _is_number(distance) else MOST_DISTANCE + 1
+        if node.args.get("default") is not None or most > MOST_DISTANCE:
+            raise refusal(node, "this form of lag or lead is refused", f"lag(x), lag(x, 2), up to {MOST_DISTANCE}")
+        operand, value = self._operand(node.this)
+        more = f", {most}" if form in ("lag", "lead") else ""
+        sql = f"{_WRITTEN.get(form, form)}({_operand_sql(operand)}{more}){over}"
+        feature = Feature(form, "", operand, order=places, distance=most)
+        return self._with_domain(Made(sql, operand.type_name, feature, written=(value, *written)), value)
+
+    def _with_domain(self, made: Made, value: exp.Expr) -> Made:
+        """Returns what is one of the values of a column with what is public about these."""
+        node = value.unnest()
+        relation = self._source.relation(node.table) if isinstance(node, exp.Column) else None
+        if relation is None or not isinstance(node, exp.Column):
+            return replace(made, domain=_TRUTH) if made.type_name == "BOOLEAN" else made
+        domain = self._source.domain(node)
+        if domain is not None and made.feature is not None and made.feature.form in ("lag", "lead"):
+            domain = replace(domain, with_null=True)  # of the first row, or the last
+        return replace(made, domain=domain, clamp=relation.policy.clamp(node.name))
+
+    def _places(self, ordered: list[exp.Expr]) -> tuple[tuple[Place, ...], tuple[exp.Expr, ...]]:
+        found, written = list[Place](), list[exp.Expr]()
+        for one in ordered:
+            if not isinstance(one, exp.Ordered) or one.args.get("with_fill"):
+                raise refusal(one, "this order is refused", "ORDER BY columns, ASC or DESC, NULLS FIRST or LAST")
+            operand, value = self._operand(one.this)
+            written.append(value)
+            found.append(Place(operand, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
+        return tuple(found), tuple(written)
+
+    def _operand(self, value: exp.Expr) -> tuple[Operand, exp.Expr]:
+        """Returns a value of a row, with its type."""
+        node = value.unnest()
+        if isinstance(node, exp.Column):
+            operand = Operand(self._columns[stored_sql(node)], self._types[sql_of(node)])
+        else:
+            check_row_local(node)
+            if not any(True for _ in node.find_all(exp.Column)):
+                raise refusal(value, "a constant is refused here", "a column, or an expression over columns")
+            operand = Operand(program_of(sql_of(node), self._columns), self._bound_type(node))
+        self._require_compared(operand, value, computed=not isinstance(node, exp.Column))
+        return operand, node
+
+    def _require_compared(self, operand: Operand, place: exp.Expr, *, computed: bool) -> None:
+        kind = operand.type_name
+        if not (sql_type(kind).travels if computed else sql_type(kind).is_feature):
+            raise refusal(
+                place,
+                f"a value of a privacy unit's rows is {sql_type(kind).word}, which is refused",
+                "numbers of at most 64 bits, texts, BOOLEAN, DATE and TIMESTAMP; or a CAST to one",
+            )
+        if kind == "VARCHAR" and any(self._facts.has_collations(table) for table in self._source.every_table):
+            raise refusal(place, "a COLLATION makes texts equal that are different", "a table without COLLATE")
+
+    def _condition(self, kept: list[exp.Expr], asked: list[exp.Expr] | None = None) -> str:
+        """Returns the condition of the rows that take part, "" for all."""
+        for one in kept:
+            check_row_local(one)
+            kind = self._bound_type(one)
+            if kind not in ("BOOLEAN", '"NULL"', "NULL"):
+                raise refusal(one, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
+        both = [*(asked or []), *kept]
+        return safe_sql(exp.and_(*both) if len(both) > 1 else both[0], self._types) if both else ""
+
+    def _compiled(self, condition: str) -> Expression | None:
+        return condition_of(condition, self._columns) if condition else None
+
+    def _bound_type(self, node: exp.Expr) -> str:
+        sql = f"SELECT {sql_of(node)} FROM {', '.join(places_sql(self._source))}"
+        (column,) = self._facts.bind(sql, self._source.every_table)
+        return column.type_name
+
+
+_TRUTH = ValueDomain("BOOLEAN", ("false", "true"), with_null=True)
+
+
+def _unfiltered(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
+    """Returns an aggregate without its FILTER, and the condition of that."""
+    kept = list[exp.Expr]()
+    if isinstance(node, exp.Filter):
+        kept, node = [node.expression.this], node.this
+    if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
+        node = node.this
+    return node, kept
+
+
+def _is_there(value: exp.Expr) -> exp.Expr:
+    return exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()).not_()
+
+
+def _is_number(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and node.is_int
+
+
+def _operand_sql(operand: Operand) -> str:
+    return operand.value.sql if isinstance(operand.value, RowColumn) else f"try({operand.value.sql})"
+
+
+def _where(condition: str, operand: Operand) -> str:
+    value = _operand_sql(operand)
+    return f"CASE WHEN {condition} THEN {value} END" if condition else value
+
+
+def _place_sql(place: Place) -> str:
+    way, nulls = "DESC" if place.descending else "ASC", "FIRST" if place.nulls_first else "LAST"
+    return f"try({place.operand.value.sql}) {way} NULLS {nulls}"

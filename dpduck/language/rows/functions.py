@@ -1,0 +1,421 @@
+"""What may be computed row by row: deterministic, row-local functions without side effects.
+
+An allowlist over the parsed tree: a node of any other class is refused by name, so a function that nobody has looked
+at is never run over private rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import ceil
+
+from sqlglot import exp
+
+from dpduck.language.text.positions import refusal, word_of
+from dpduck.language.text.words import meant
+from dpduck.values.errors import Refusal
+from dpduck.values.functions import ROW_LOCAL_FUNCTIONS
+
+STRUCTURE: tuple[type[exp.Expr], ...] = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple, exp.Var, exp.Interval,
+    exp.DataType, exp.DataTypeParam, exp.Cast, exp.TryCast, exp.Case, exp.If,
+)  # fmt: skip
+OPERATOR_NAMES: Mapping[type[exp.Expr], str] = {
+    exp.And: "", exp.Or: "", exp.Not: "", exp.EQ: "", exp.NEQ: "", exp.GT: "", exp.GTE: "", exp.LT: "", exp.LTE: "",
+    exp.Is: "", exp.In: "", exp.Between: "", exp.NullSafeEQ: "", exp.NullSafeNEQ: "",
+    exp.Like: "~~ !~~", exp.ILike: "~~* !~~*",
+    exp.Escape: "like_escape not_like_escape ilike_escape not_ilike_escape", exp.SimilarTo: "regexp_full_match",
+    exp.Glob: "~~~", exp.RegexpLike: "regexp_matches", exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/",
+    exp.IntDiv: "//", exp.Mod: "%", exp.Neg: "-", exp.Pow: "power", exp.DPipe: "||", exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|", exp.BitwiseXor: "xor", exp.BitwiseNot: "~", exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}  # fmt: skip
+"""The functions in DuckDB's own parse of an operator; "" for operators that DuckDB does not parse as functions."""
+
+FUNCTION_NAMES: Mapping[type[exp.Expr], str] = {
+    exp.Abs: "abs", exp.Ceil: "ceil", exp.Floor: "floor", exp.Round: "round", exp.Trunc: "trunc", exp.Sign: "sign",
+    exp.Sqrt: "sqrt", exp.Ln: "ln", exp.Log: "log", exp.Exp: "exp", exp.Cbrt: "cbrt", exp.Sin: "sin", exp.Cos: "cos",
+    exp.Tan: "tan", exp.Asin: "asin", exp.Acos: "acos", exp.Atan: "atan", exp.Atan2: "atan2", exp.IsNan: "isnan",
+    exp.IsInf: "isinf", exp.Upper: "upper", exp.Lower: "lower", exp.Length: "length", exp.Substring: "substring",
+    exp.Left: "left", exp.Right: "right", exp.Trim: "trim ltrim rtrim", exp.Concat: "concat", exp.Replace: "replace",
+    exp.Reverse: "reverse", exp.StartsWith: "starts_with", exp.EndsWith: "ends_with", exp.Contains: "contains",
+    exp.StrPosition: "strpos", exp.Coalesce: "", exp.Nullif: "nullif", exp.Greatest: "greatest", exp.Least: "least",
+    exp.Extract: "date_part", exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.DayOfWeek: "dayofweek",
+    exp.DayOfYear: "dayofyear", exp.WeekOfYear: "weekofyear", exp.Quarter: "quarter", exp.Hour: "hour",
+    exp.Minute: "minute", exp.Second: "second", exp.DateTrunc: "date_trunc", exp.TimestampTrunc: "date_trunc",
+    exp.DateDiff: "date_diff", exp.TsOrDsToDate: "", exp.TimeToStr: "strftime", exp.RegexpExtract: "regexp_extract",
+    exp.RegexpReplace: "regexp_replace", exp.RegexpILike: "regexp_matches", exp.RegexpFullMatch: "regexp_full_match",
+    exp.SplitPart: "split_part", exp.Unicode: "unicode", exp.Ascii: "ascii", exp.Week: "week",
+    exp.Monthname: "monthname", exp.Dayname: "dayname", exp.DayOfWeekIso: "isodow", exp.LastDay: "last_day",
+    exp.DateFromParts: "make_date", exp.DateAdd: "+",
+}  # fmt: skip
+"""The names of functions in DuckDB, for which sqlglot has a class; "" for what DuckDB parses as an operator or cast."""
+
+_NAMES = (
+    "isfinite isnan isinf even gcd lcm strip_accents prefix suffix contains hour minute second dayofweek isodow "
+    "weekday week quarter decade century dayname monthname date_part date_trunc date_diff make_date len strlen "
+    "ltrim rtrim trim log2 log10 ln signbit"
+)
+"""Functions that sqlglot may leave without a class."""
+
+_ALLOWED = frozenset(one.name for one in ROW_LOCAL_FUNCTIONS if one.row_local)
+
+
+def _row_local(names: Mapping[type[exp.Expr], str]) -> tuple[type[exp.Expr], ...]:
+    """Returns the classes of row-local functions, by the table that trusted code reads, too."""
+    return tuple(kind for kind, written in names.items() if _ALLOWED.issuperset(written.split()))
+
+
+OPERATORS, FUNCTIONS = _row_local(OPERATOR_NAMES), _row_local(FUNCTION_NAMES)
+NAMED_FUNCTIONS = _ALLOWED.intersection(_NAMES.split()) | {"ifnull", "try"}
+"""The last two are words of DuckDB's grammar, and no functions of its catalog."""
+
+VOLATILE = frozenset(
+    ("random", "uuid", "nextval", "currval", "now", "current_timestamp", "write_log", "sleep_ms", "getvariable",
+     "current_setting", "txid_current", "gen_random_uuid", "setseed", "pg_typeof")
+)  # fmt: skip
+OFTEN_MEANT = (
+    "count", "count_if", "sum", "avg", "min", "max", "median", "stddev", "stddev_pop", "stddev_samp", "var_pop",
+    "var_samp", "quantile_cont", "approx_quantiles", "upper", "lower", "length", "substring", "coalesce", "round",
+    "replace", "dp_stderr", "dp_interval_low", "dp_interval_high", *sorted(NAMED_FUNCTIONS),
+)  # fmt: skip
+"""Functions that one may have meant by a name that nobody knows."""
+_CAST_NAMES = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
+    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "CHAR", "DATE", "TIMESTAMP", "TIMESTAMPNTZ", "DATETIME", "TIME",
+    "INTERVAL",
+)  # fmt: skip
+CAST_TYPES = frozenset(exp.DataType.Type[name] for name in _CAST_NAMES if name in exp.DataType.Type.__members__)
+ROW_LOCAL = STRUCTURE + OPERATORS + FUNCTIONS
+_SPECIFIC: tuple[tuple[type[exp.Expr], str, str], ...] = (
+    (exp.Dot, "a method call or a function of a schema is refused", "plain calls such as upper(ward)"),
+    (exp.Struct, "a struct is refused", "numbers, texts, BOOLEAN, dates and times"),
+    (exp.Array, "a list is refused", "numbers, texts, BOOLEAN, dates and times"),
+    (exp.Bracket, "indexing by [..] is refused", "substring or split_part"),
+    (exp.Any, "ANY is refused", "IN (literal, ..)"),
+    (exp.Collate, "COLLATE is refused", "upper or lower of both sides"),
+    (exp.Columns, "COLUMNS is refused", "a list of columns"),
+    (exp.Lateral, "LATERAL is refused", "plain subqueries"),
+    (exp.Pivot, "PIVOT is refused", "GROUP BY"),
+    (exp.TableSample, "SAMPLE is refused", "all rows"),
+    (exp.Unnest, "unnest is refused", "rows as they are"),
+    (exp.Window, "a window over private rows is refused", "a window over the answers: rank() OVER (ORDER BY count(*))"),
+    (
+        exp.Exists,
+        "EXISTS is refused",
+        "a join with a declared public table, or a SEMI JOIN or ANTI JOIN of a table with the same privacy unit",
+    ),
+    (exp.Subquery, "a subquery in an expression is refused", "a join with a declared public table, or literals"),
+    (exp.Query, "a subquery in an expression is refused", "a join with a declared public table, or literals"),
+    (exp.Star, "* inside an expression is refused", "count(*) or a column"),
+    (exp.Placeholder, "a placeholder is refused", "a literal: the statement itself may be a bound parameter of dp(?)"),
+    (exp.Parameter, "a parameter is refused", "a literal"),
+    (exp.CurrentDate, "current_date changes by itself", "a date literal"),
+    (exp.CurrentTimestamp, "the current time changes by itself", "a timestamp literal"),
+    (exp.Rand, "random() is not deterministic", "a deterministic expression"),
+    (exp.Lambda, "a lambda is refused", "an expression over columns"),
+    (exp.Distinct, "DISTINCT is refused", "count(*), count(column) and count(*) FILTER (WHERE ..)"),
+    (exp.AggFunc, "an aggregate inside a row expression is refused", "aggregates in the select list or HAVING"),
+)  # fmt: skip
+
+
+def check_row_local(expression: exp.Expr) -> None:
+    """Refuses the first node of the expression that is not on the list."""
+    check_size(expression)
+    for node in expression.walk(bfs=False):
+        check_arguments(node)
+        # DuckDB makes texts of a tuple, in which quotes become two characters in each cast, and reads texts as tuples
+        beside = node.parent.iter_expressions() if isinstance(node.parent, exp.Predicate) else [None]
+        if isinstance(node, exp.Tuple) and not all(isinstance(part, exp.Tuple) for part in beside):
+            raise refusal(node, "a tuple is refused where it is not compared with tuples", "(ward, sex) IN ((1, 'F'))")
+        if isinstance(node, (exp.Cast, exp.TryCast)):
+            _check_cast(node)
+        if type(node) in ROW_LOCAL or (isinstance(node, exp.Anonymous) and _named(node) in NAMED_FUNCTIONS):
+            _check_in(node)
+            continue
+        for node_type, what, accepted in _SPECIFIC:
+            if isinstance(node, node_type):
+                raise refusal(node, what, accepted)
+        raise _unknown(node)
+
+
+def refuse_subqueries(expression: exp.Expr) -> None:
+    """Refuses a query inside an expression before its columns are looked for."""
+    for node in expression.walk(bfs=False):
+        _check_in(node)
+        if isinstance(node, (exp.Exists, exp.Subquery, exp.Query)):
+            check_row_local(node)
+
+
+def _check_in(node: exp.Expr) -> None:
+    if isinstance(node, exp.In) and (node.args.get("query") or node.args.get("unnest") or node.args.get("field")):
+        raise refusal(node, "IN over anything but a list is refused", "IN (literal, ..), or a SEMI JOIN of tables")
+
+
+def _named(node: exp.Anonymous) -> str:
+    return str(node.this).lower()
+
+
+def _check_cast(node: exp.Cast | exp.TryCast) -> None:
+    target = node.to
+    if not isinstance(target, exp.DataType) or target.this not in CAST_TYPES or target.args.get("nested"):
+        written = target.sql(dialect="duckdb") if isinstance(target, exp.Expr) else "this type"
+        raise refusal(node, f"a cast to {written} is refused", "numbers, BOOLEAN, VARCHAR, DATE, TIMESTAMP, INTERVAL")
+
+
+def _unknown(node: exp.Expr) -> Refusal:
+    name = _named(node) if isinstance(node, exp.Anonymous) else _function_name(node)
+    if name in VOLATILE:
+        return refusal(node, f"{name} is volatile or has side effects", "deterministic functions of the row alone")
+    near = meant(name, OFTEN_MEANT) if isinstance(node, exp.Anonymous) else ""
+    if near:
+        return refusal(node, f"there is no function {name[:60]!r}", f"{near} (did you mean that?)")
+    return refusal(
+        node,
+        f"{name} is not on the list of deterministic row functions",
+        "arithmetic, comparison, CASE, CAST, coalesce, text and date functions such as upper, substring, date_trunc",
+    )
+
+
+def _function_name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Func):
+        return word_of(node) or node.sql_name().lower()
+    return type(node).__name__.upper()
+
+
+# What a row function may be given, so that no private row decides how long a query takes or which error it
+# raises.
+#
+# Patterns and specifiers that were read from a row would decide that: they are literals. What they may cost
+# is below.
+
+_LITERAL_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Replace: ("expression", "replacement"),
+    exp.RegexpReplace: ("replacement", "modifiers"),
+    exp.RegexpLike: ("flag",),
+    exp.RegexpFullMatch: ("options",),
+    exp.RegexpExtract: ("group", "parameters"),
+    exp.TimeToStr: ("format",),
+}
+_SPECIFIED = frozenset(("date_part", "date_trunc", "date_diff"))
+DATE_PARTS = frozenset(
+    ("year", "month", "day", "decade", "century", "millennium", "quarter", "week", "dayofweek", "weekday", "dow",
+     "isodow", "dayofyear", "doy", "dayofmonth", "hour", "minute", "second", "millisecond", "microsecond", "epoch",
+     "isoyear", "yearweek", "weekofyear")
+)  # fmt: skip
+_TEMPORAL = (
+    exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff, exp.Year, exp.Month, exp.Day, exp.DayOfWeek,
+    exp.DayOfWeekIso, exp.DayOfYear, exp.WeekOfYear, exp.Week, exp.Quarter,
+)  # fmt: skip
+_NAMED_TEMPORAL = _SPECIFIED | {"decade", "century", "weekday"}
+
+
+def check_arguments(node: exp.Expr) -> None:
+    """Refuses a function or operator whose arguments could make a row expensive."""
+    if isinstance(node, (*MATCHES, *REGULAR)):
+        _require_literal(node, node.args.get("expression"), "the pattern")
+        check_pattern(node)
+    if isinstance(node, exp.Escape):
+        _check_escape(node)
+    for part in _LITERAL_PARTS.get(type(node), ()):
+        _require_literal(node, node.args.get(part), f"the {part}")
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _SPECIFIED:
+        _require_literal(node, node.expressions[0] if node.expressions else None, "the part of a date")
+        _check_part(node, node.expressions[0] if node.expressions else None)
+    if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff)):
+        _check_part(node, node.args.get("unit"))
+    if isinstance(node, exp.Extract):
+        _check_part(node, node.this)
+
+
+def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
+    """Returns what functions of dates are applied to: for an INTERVAL or a TIME some of them raise what TRY does not
+    catch.
+    """
+    found: list[exp.Expr] = []
+    for node in expression.walk():
+        if isinstance(node, exp.Extract):
+            found.append(node.expression)
+        elif isinstance(node, _TEMPORAL):
+            found += [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expr)]
+        elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _NAMED_TEMPORAL:
+            found += [part for part in node.expressions if not isinstance(part, exp.Literal)]
+    return found
+
+
+def _check_part(node: exp.Expr, part: exp.Expr | None) -> None:
+    """Other parts exist that DuckDB refuses for some types, but only when it meets a row."""
+    name = part.name.lower() if isinstance(part, (exp.Var, exp.Literal, exp.Column)) else ""
+    if name not in DATE_PARTS and name.removesuffix("s") not in DATE_PARTS:
+        raise refusal(node, "this part of a date is not on the list", ", ".join(sorted(DATE_PARTS)))
+
+
+def _require_literal(node: exp.Expr, part: exp.Expr | None, what: str) -> None:
+    if part is not None and not isinstance(part, exp.Literal):
+        raise refusal(node, f"{what} is not a literal: it would be read from private rows", "a quoted text")
+
+
+def _check_escape(node: exp.Escape) -> None:
+    """DuckDB raises what TRY does not catch where a text is matched up to an escape with nothing behind it.
+
+    So it does for each row with a text where the escape is longer than one byte.
+    """
+    escape, matched = node.expression, node.this
+    if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.name) != 1:
+        raise refusal(node, "ESCAPE takes one character", "LIKE 'pattern' ESCAPE '\\'")
+    if not escape.name.isascii():
+        raise refusal(node, "ESCAPE takes one ASCII character", "LIKE 'pattern' ESCAPE '\\'")
+    if not isinstance(matched, (exp.Like, exp.ILike)):
+        raise refusal(node, "ESCAPE belongs to LIKE and ILIKE", "LIKE 'pattern' ESCAPE '\\'")
+    pattern, place = matched.args["expression"].name, 0
+    while place < len(pattern):
+        place += 2 if pattern[place] == escape.name else 1
+    if place > len(pattern):
+        raise refusal(node, "the pattern ends with its ESCAPE", "a character behind it, or the escape twice")
+
+
+# What one row may cost: how long a text may become, and how long it takes to look for something in it.
+#
+# Without bounds one row, chosen by CASE, is read from the time or the memory that a statement takes. A text is at most
+# a times as long as the longest text of its row, and b bytes longer: literals are counted in b. Looking for a
+# pattern of m characters takes a fixed number of passes over it: LIKE with _ or ESCAPE, ILIKE and GLOB try every place
+# for each wildcard but a last one, so that they may have one; a regular expression has m states, once its repetitions
+# are written out.
+
+
+MAX_GROWTH = 64
+MAX_NODES = 20_000
+MAX_BUILT = 1 << 16
+"""Bytes that literals may add to a text."""
+
+MAX_STATES = 10_000
+"""States of a regular expression, characters of another pattern."""
+
+MAX_STEPS = 1 << 20
+"""Bytes that literals add to a text, times those of what is looked for in it."""
+
+_SPECIFIER = 32  # characters that two of a format may become
+_REPEATED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_CLASS = 10  # states of a class of characters; of those of Unicode
+_UNICODE_CLASS = 300
+
+MATCHES = (exp.Like, exp.ILike, exp.Glob)
+REGULAR = (
+    exp.SimilarTo, exp.RegexpLike, exp.RegexpILike, exp.RegexpFullMatch, exp.RegexpExtract, exp.RegexpReplace,
+)  # fmt: skip
+_SEARCHES = (*MATCHES, *REGULAR, exp.Replace, exp.Contains, exp.StrPosition, exp.SplitPart)
+_SOUGHT: dict[type[exp.Expr], str] = {exp.StrPosition: "substr", exp.SplitPart: "delimiter"}
+
+Length = tuple[int, int]
+
+
+def check_size(expression: exp.Expr) -> None:
+    """Refuses an expression of too many parts, or one that makes texts too long or takes too long to search them."""
+    if sum(1 for _ in expression.walk()) > MAX_NODES:
+        raise refusal(expression, "the expression is too long", f"at most {MAX_NODES} parts")
+    times, more = length_of(expression)
+    if times > MAX_GROWTH:
+        raise refusal(
+            expression,
+            f"this makes texts more than {MAX_GROWTH} times as long",
+            "fewer concatenations, shorter replacements",
+        )
+    if more > MAX_BUILT:
+        raise refusal(expression, f"literals make a text of more than {MAX_BUILT} bytes", "shorter literals")
+
+
+def check_pattern(node: exp.Expr) -> None:
+    """Refuses a pattern that takes more than a few passes over a text, or parts of characters out of it."""
+    pattern = node.args["expression"].name
+    if isinstance(node, MATCHES):
+        _check_wildcards(node, pattern)
+    elif "\\C" in pattern:
+        raise refusal(node, "\\C in a pattern: it takes characters apart", ". for any character")
+    states = _states(pattern) if isinstance(node, REGULAR) else len(pattern)
+    if states > MAX_STATES:
+        raise refusal(node, f"a pattern of {states} states", f"at most {MAX_STATES}: shorter ones, fewer repetitions")
+
+
+def _check_wildcards(node: exp.Expr, pattern: str) -> None:
+    """DuckDB matches % alone in linear time; with _, ESCAPE, ILIKE or GLOB it tries every way to split the text."""
+    if isinstance(node, exp.Like) and "_" not in pattern and not isinstance(node.parent, exp.Escape):
+        return
+    wildcard = "*" if isinstance(node, exp.Glob) else "%"
+    if len(re.findall(f"[{wildcard}]+(?!$)[^{wildcard}]", pattern)) > 1:
+        raise refusal(
+            node,
+            "a pattern with more than one wildcard before its end, whose time would depend on private rows",
+            "LIKE with % alone, of lower(column) in place of ILIKE; or one wildcard, and one at the end",
+        )
+
+
+def length_of(node: exp.Expr) -> Length:
+    """a and b: the text is at most a times as long as the longest of the row's columns, and b bytes more."""
+    if isinstance(node, exp.Column):
+        return 1, 0
+    if isinstance(node, exp.Literal):
+        return 0, _bytes(node)
+    parts = list(node.flatten() if isinstance(node, exp.Connector) else node.iter_expressions())
+    inner = [length_of(part) for part in parts]
+    times, more = max((one for one, _ in inner), default=0), max((one for _, one in inner), default=0)
+    if isinstance(node, _SEARCHES) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "contains"):
+        _check_steps(node, {id(part): one for part, (_, one) in zip(parts, inner, strict=True)})
+    if isinstance(node, (exp.DPipe, exp.Concat)):
+        return sum(one for one, _ in inner), sum(one for _, one in inner)
+    if isinstance(node, exp.Replace):
+        added, removed = _bytes(node.args.get("replacement")), _bytes(node.args.get("expression"))
+        factor = max(1, ceil(added / max(1, removed)))
+        return times * factor, more * factor
+    if isinstance(node, exp.RegexpReplace):
+        added = _bytes(node.args.get("replacement"))
+        return times * (1 + added), more * (1 + added) + added
+    if isinstance(node, exp.TimeToStr):
+        return times, more + _SPECIFIER * _bytes(node.args.get("format"))
+    return times, more
+
+
+def _check_steps(node: exp.Expr, more: Mapping[int, int]) -> None:
+    """Refuses to look for something long in a text that literals make long. more: b of each part, by its identity."""
+    within, sought = node.this, node.args.get(_SOUGHT.get(type(node), "expression"))
+    if isinstance(node, exp.Anonymous):
+        within, sought = [*node.expressions, None, None][:2]
+    size = _states(sought.name) if isinstance(node, REGULAR) and sought is not None else more.get(id(sought), 0)
+    steps = more.get(id(within), 0) * size
+    if steps > MAX_STEPS:
+        raise refusal(node, f"the literals alone make this take {steps} steps", f"shorter ones: at most {MAX_STEPS}")
+
+
+def _bytes(literal: object) -> int:
+    return len(literal.name.encode()) if isinstance(literal, exp.Expr) else 0
+
+
+def _states(pattern: str) -> int:
+    """States of a regular expression with its repetitions written out, roughly."""
+    totals, last, place = [0], [0], 0
+    while place < len(pattern):
+        sign = pattern[place]
+        repeated = _REPEATED.match(pattern, place)
+        if repeated is not None:
+            most = max(int(number) for number in (repeated[1], repeated[2] or "0"))
+            totals[-1] += last[-1] * max(0, most - 1)
+            last[-1] *= max(1, most)
+            place = repeated.end()
+            continue
+        if sign == "(":
+            totals.append(0)
+            last.append(0)
+        elif sign == ")" and len(totals) > 1:
+            inside = totals.pop() + 1
+            last.pop()
+            totals[-1] += inside
+            last[-1] = inside
+        elif sign not in "*+?|^$)":
+            size = 1 if sign.isalnum() else _CLASS
+            if pattern[place : place + 2] in ("\\p", "\\P"):
+                size = _UNICODE_CLASS
+            place += sign == "\\"
+            totals[-1] += size
+            last[-1] = size
+        place += 1
+    return sum(totals)

@@ -1,0 +1,143 @@
+"""A join of private rows with a declared public table, along equal keys, so that its multiplication is public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpduck.language.rows.facts import Column, PublicFacts
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
+from dpduck.language.rows.subqueries import PublicTable
+from dpduck.language.text.names import TableName
+from dpduck.language.text.positions import copy_position, position_of, refusal
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_identifier
+
+INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
+
+
+@dataclass(frozen=True)
+class PublicJoin:
+    """alias: p1, p2, ... pairs: (expression over private rows, public column) that must be equal.
+
+    kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left; rows of the public table alone have no
+    privacy unit and are never counted. multiplicity: the most rows of the public table for one key, at least 1.
+    names: the table's own column under each name shown. distinct: whether equal rows of these columns are one.
+    """
+
+    table: TableName
+    alias: str
+    columns: tuple[Column, ...]
+    kind: str
+    pairs: tuple[tuple[exp.Expr, str], ...]
+    multiplicity: int
+    names: tuple[tuple[str, str], ...] = ()
+    distinct: bool = False
+
+    @property
+    def outer(self) -> bool:
+        """Tells whether private rows stay without a public row."""
+        return self.kind == LEFT
+
+    @property
+    def sql(self) -> str:
+        """Returns what stands before AS."""
+        if not self.names:
+            return self.table.sql
+        listed = ", ".join(f"{quote_identifier(own)} AS {quote_identifier(shown)}" for shown, own in self.names)
+        return f"(SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {self.table.sql})"
+
+    def own_name(self, column: str) -> str:
+        """Returns the name that a column shown has in the table itself."""
+        return next((own for shown, own in self.names if fold(shown) == fold(column)), column)
+
+
+def read_join(
+    join: exp.Join, public: PublicTable, scope: Scope, number: int, private_on_right: bool, facts: PublicFacts
+) -> tuple[Scope, PublicJoin]:
+    """Returns the scope after a join with a public table, and the join itself."""
+    kind = _kind(join, private_on_right)
+    alias, columns = f"p{number}", public.columns
+    relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
+    pairs = _pairs(join, scope, relation, alias)
+    found = PublicJoin(public.table, alias, columns, kind, pairs, 1, public.names, public.distinct)
+    if kind in (INNER, LEFT):
+        keys = [found.own_name(column) for _, column in pairs]
+        distinct = [own for _, own in public.names] if public.distinct else []
+        found = replace(found, multiplicity=max(1, facts.multiplicity(public.table, keys, distinct)))
+    merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
+    return _scope_after(scope, relation, kind, merged, _keeps_public(join, private_on_right)), found
+
+
+def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[str], keeps_public: bool) -> Scope:
+    """Takes a column of USING from the private side; from the public one where only that is kept: it has them all."""
+    if kind in (SEMI, ANTI):
+        return scope
+    if keeps_public:
+        hidden = tuple(replace(other, merged=other.merged | merged) for other in scope.relations)
+        return Scope((*hidden, relation))
+    return Scope((*scope.relations, replace(relation, merged=merged)))
+
+
+def _keeps_public(join: exp.Join, private_on_right: bool) -> bool:
+    return join.side.upper() == ("LEFT" if private_on_right else "RIGHT")
+
+
+def _kind(join: exp.Join, private_on_right: bool) -> str:
+    """Returns the join as it is for private rows: those of the public table alone are groups at most, never counted."""
+    side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
+    position = position_of(join)
+    accepted = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys"
+    if kind == "CROSS" or (
+        not method and not side and not kind and not join.args.get("on") and not join.args.get("using")
+    ):
+        raise Refusal("a cross join is refused", accepted=accepted, position=position)
+    if method or kind not in ("", "INNER", "OUTER", "SEMI", "ANTI") or side not in ("", "LEFT", "RIGHT", "FULL"):
+        words = " ".join(word for word in (method, side, kind) if word)
+        raise Refusal(f"{words} JOIN is refused", accepted=accepted, position=position)
+    if kind in ("SEMI", "ANTI"):
+        if private_on_right or side:
+            raise Refusal(f"{kind} JOIN keeps rows of the public table", accepted=accepted, position=position)
+        return f"{kind} JOIN"
+    if side in ("FULL", "RIGHT" if private_on_right else "LEFT"):
+        return LEFT
+    return INNER
+
+
+def _pairs(join: exp.Join, scope: Scope, relation: Relation, alias: str) -> tuple[tuple[exp.Expr, str], ...]:
+    using = join.args.get("using")
+    if using:
+        columns = [exp.column(exp.to_identifier(item.name)) for item in using]
+        for item, column in zip(using, columns, strict=True):
+            copy_position(item, column)
+        both = [(resolve(column, scope), resolve(column, Scope((relation,)))) for column in columns]
+    else:
+        condition = join.args.get("on")
+        if condition is None:
+            raise Refusal(
+                "a join without ON is refused", accepted="ON private.key = public.key", position=position_of(join)
+            )
+        whole = Scope((*scope.relations, relation))
+        resolved = resolve(condition, whole)
+        conjuncts = list(resolved.flatten()) if isinstance(resolved, exp.And) else [resolved]
+        both = [_equal_sides(conjunct, alias) for conjunct in conjuncts]
+    for private, _ in both:
+        check_row_local(private)
+    return tuple((private, public.name) for private, public in both)
+
+
+def _equal_sides(condition: exp.Expr, alias: str) -> tuple[exp.Expr, exp.Expr]:
+    if isinstance(condition, exp.Paren):
+        return _equal_sides(condition.this, alias)
+    if isinstance(condition, exp.EQ):
+        for public, private in ((condition.left, condition.right), (condition.right, condition.left)):
+            inside = {column.table for column in private.find_all(exp.Column)}
+            if isinstance(public, exp.Column) and public.table == alias and inside and alias not in inside:
+                return private, public
+    raise refusal(
+        condition,
+        "this condition of a join or of EXISTS is refused",
+        "private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..",
+    )

@@ -1,0 +1,360 @@
+"""Subqueries over the rows of each privacy unit by itself: one row of it, GROUP BY unit, or windows PARTITION BY unit.
+
+What they make of a unit (features) depends on that unit's rows alone, so that removing another one changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpduck.kernel.relations import UNIT_COLUMN, Units
+from dpduck.kernel.units import unit_type
+from dpduck.language.rows.compiled import condition_of
+from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.language.rows.facts import Clamp, Column
+from dpduck.language.rows.features import FeatureReader, Made, is_made
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.relation import PrivateRelation, Reading
+from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
+from dpduck.language.rows.sql import (
+    base,
+    column_types,
+    from_sql,
+    row_columns,
+    source_of,
+    stored_sql,
+    unit_of,
+    unit_sql,
+)
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.text.positions import refusal
+from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.privacy import PrivacyUnit
+from dpduck.values.quoting import fold, quote_identifier
+
+_ACCEPTED = "GROUP BY the privacy unit's column alone, with it and count, min, max, sum, first, bool_or selected"
+_PARTITION = "OVER (PARTITION BY the privacy unit's column alone ORDER BY ..)"
+_LARGEST_COUNT = 10_000
+
+
+@dataclass(frozen=True)
+class _Output:
+    """A selected column: its SQL over the rows, and the public domain of its values.
+
+    counts: whether it is a number of rows. made: what it is made of; None for a column of the rows as it stands.
+    """
+
+    column: Column
+    sql: str
+    domain: Domain | None
+    counts: bool = False
+    made: Made | None = None
+    clamp: Clamp | None = None
+
+
+def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
+    """Returns the rows of units as a relation; a unit is one row in it, made of its own rows alone."""
+    unit = _unit_column(query.args["group"], source)
+    alias = f"r{next(reading.private)}"
+    outputs, shown = _grouped(query, source, unit, FeatureReader(source, reading.facts), alias)
+    return _relation(query, source, outputs, shown, alias, windowed=False)
+
+
+def has_windows(query: exp.Select) -> bool:
+    """Tells whether a SELECT has windows among its columns, or in QUALIFY."""
+    return any(one.find(exp.Window) for one in (*query.expressions, query.args.get("qualify")) if one is not None)
+
+
+def read_windowed(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
+    """Returns the rows with windows over the rows of their own unit beside them."""
+    alias = f"r{next(reading.private)}"
+    windows = _Windows(source, FeatureReader(source, reading.facts), alias)
+    shown = [(name, windows.over(expression)) for name, expression in selected_columns(query, source.scope)]
+    qualify = query.args.get("qualify")
+    kept = None
+    if qualify is not None:
+        kept = windows.over(resolve(_without_aliases(qualify.this, query, source), source.scope)).unnest()
+    found = _relation(query, source, windows.outputs, shown, alias, windowed=True)
+    if kept is None:
+        return found
+    conjuncts = list(kept.flatten()) if isinstance(kept, exp.And) else [kept]
+    return replace(found, filters=tuple(conjuncts))
+
+
+def selected_columns(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...]:
+    """Returns the names of selected columns, and what they are over the rows; * is all columns."""
+    columns: list[tuple[str, exp.Expr]] = []
+    if not query.expressions:
+        raise refusal(query, "nothing is selected", "* or a list of columns")
+    for item in query.expressions:
+        star = item.this if isinstance(item, exp.Column) else item
+        if isinstance(star, exp.Star) and not any(star.args.values()):
+            table = item.table if isinstance(item, exp.Column) else ""
+            found = list(scope.columns(table))
+            if not found:
+                raise refusal(item, f"there is no table {table!r} in FROM", "a table of FROM before .*")
+            columns.extend(found)
+        else:
+            columns.append((item.alias_or_name or sql_of(item), resolve(item.unalias(), scope)))
+    return tuple(columns)
+
+
+def _relation(
+    query: exp.Select,
+    source: RowSource,
+    outputs: Sequence[_Output],
+    shown: Sequence[tuple[str, exp.Expr]],
+    alias: str,
+    *,
+    windowed: bool,
+) -> RowSource:
+    names = [fold(output.column.name) for output in outputs]
+    if len(set(names)) < len(names) or UNIT_COLUMN in names:
+        raise refusal(query, "two columns of a subquery have one name", "a name for each column")
+    policy, kind = source.policy, unit_type(unit_of(source))
+    most = source.usual_rows if windowed else 1
+    clamps = [one.clamp for one in outputs if one.clamp is not None]
+    clamps += [Clamp(one.column.name, "0", str(_most(source)), "1") for one in outputs if one.counts]
+    columns = tuple(output.column for output in outputs)
+    relation = PrivateRelation(
+        alias,
+        source.table,
+        _sql(source, outputs, windowed),
+        replace(
+            policy,
+            unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most),
+            domains=tuple((output.column.name, output.domain) for output in outputs if output.domain is not None),
+            clamps=tuple(clamps),
+            expect_rows=policy.expect_rows if windowed else None,
+        ),
+        (*columns, Column(UNIT_COLUMN, kind)),
+        UNIT_COLUMN,
+        kind,
+        _links(source, outputs, windowed),
+        tuple(column.name for column in columns) if windowed else (UNIT_COLUMN,),
+        source.reads,
+        unit_names=tuple(name for relation in source.relations for name in relation.unit_columns),
+        nested=_units(source, outputs, alias, windowed),
+    )
+    written = tuple(one for output in outputs if output.made is not None for one in output.made.written)
+    branch = replace(source, counted=written)
+    return RowSource(relation, (), Scope((Relation("", tuple(shown)),)), (), ((relation,),), (branch,))
+
+
+def _most(source: RowSource) -> int:
+    """Returns the largest count that has a bin of its own: the rows of a unit that the source may have."""
+    return min(source.usual_rows, _LARGEST_COUNT)
+
+
+def _counts(source: RowSource) -> RangeDomain:
+    """Returns the domain of counts, 0 .. m; larger ones are in the last bin."""
+    most = _most(source)
+    return RangeDomain("BIGINT", tuple(map(str, range(most + 1))), str(most + 1), "1", "", 1, with_edges=True)
+
+
+def _made_output(name: str, made: Made, source: RowSource) -> _Output:
+    """Returns a column that is made of a unit's rows: what is one of their values has the domain of these."""
+    domain = _counts(source) if made.counts else made.domain
+    clamp = None if made.clamp is None else replace(made.clamp, column=name)
+    return _Output(Column(name, made.type_name), made.sql, domain, made.counts, made, clamp)
+
+
+def _grouped(
+    query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
+) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
+    """Returns what is made of units, and the columns that are selected of it. unit: None where several hold it."""
+    outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
+    for name, expression in selected_columns(query, source.scope):
+        if isinstance(expression, exp.Column):
+            if unit is None or sql_of(expression) != sql_of(unit):
+                raise _not_the_unit(expression, unit)
+            outputs.append(
+                _Output(Column(name, column_types(source)[sql_of(unit)]), stored_sql(unit), source.domain(unit))
+            )
+        elif is_made(expression):
+            outputs.append(_made_output(name, features.made(expression), source))
+        else:
+            shown.append((name, _over_features(expression, source, unit, features, alias, outputs)))
+            continue
+        shown.append((name, base_column(alias, name)))
+    return outputs, shown
+
+
+def _over_features(
+    expression: exp.Expr,
+    source: RowSource,
+    unit: exp.Column | None,
+    features: FeatureReader,
+    alias: str,
+    outputs: list[_Output],
+) -> exp.Expr:
+    """Returns an expression over what is made of a unit, such as max(day) - min(day)."""
+    tree = exp.Paren(this=expression.copy())
+    parts, beside = _parts(tree, is_made)
+    if not parts:
+        raise refusal(expression, "this is refused in a subquery with a row for each privacy unit", _ACCEPTED)
+    for node in parts:
+        made, name = features.made(node), f"dpduck_{len(outputs)}"
+        outputs.append(_made_output(name, made, source))
+        node.replace(base_column(alias, name))
+    for column in beside:
+        if unit is None or sql_of(column) != sql_of(unit):
+            raise _not_the_unit(column, unit)
+        column.replace(base_column(alias, UNIT_COLUMN))
+    return _taken_out(tree)
+
+
+def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
+    if unit is not None:
+        return refusal(place, "a column that is not the privacy unit's", _ACCEPTED)
+    return refusal(
+        place,
+        "a row of a unit that several columns hold together has none of these beside it",
+        "what is made of its rows alone: SELECT count(*) AS k, max(x) AS m .. GROUP BY these columns",
+    )
+
+
+def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
+    """Returns aggregates or windows, and the columns beside them."""
+    found = [node for node in tree.walk(prune=is_part) if is_part(node)]
+    inside = {id(column) for node in found for column in node.find_all(exp.Column)}
+    return found, [column for column in tree.find_all(exp.Column) if id(column) not in inside]
+
+
+def _taken_out(tree: exp.Paren) -> exp.Expr:
+    """Returns what brackets were put around, if it is of one row alone."""
+    found: exp.Expr = tree.this
+    if not isinstance(found, exp.Column):
+        check_row_local(found)
+    found.pop()
+    return found
+
+
+class _Windows:
+    """Puts columns of a new relation in the place of windows, and of the columns beside them."""
+
+    def __init__(self, source: RowSource, features: FeatureReader, alias: str) -> None:
+        self.outputs: list[_Output] = []
+        self._source, self._features, self._alias = source, features, alias
+        self._stored: dict[str, str] = {}
+        self._made: dict[str, str] = {}
+
+    def over(self, expression: exp.Expr) -> exp.Expr:
+        """Returns a resolved expression over the columns of the relation."""
+        tree = exp.Paren(this=expression.copy())
+        windows, beside = _parts(tree, lambda node: isinstance(node, exp.Window))
+        for node in windows:
+            node.replace(base_column(self._alias, self._window(node)))
+        for column in beside:
+            column.replace(base_column(self._alias, self._column(column)))
+        return _taken_out(tree)
+
+    def _window(self, node: exp.Expr) -> str:
+        text = sql_of(node)
+        if text not in self._made:
+            partition, what = node.args.get("partition_by") or [], "a window over rows of several privacy units"
+            if not _hold_unit(partition, self._source):
+                if len(partition) != 1:
+                    raise refusal(node, f"{what} is refused", _by(self._source, "PARTITION BY") or _PARTITION)
+                _require_unit(partition[0], self._source, what, _by(self._source, "PARTITION BY") or _PARTITION)
+            made, name = self._features.window(node, str(unit_sql(self._source))), f"dpduck_{len(self.outputs)}"
+            self.outputs.append(_made_output(name, made, self._source))
+            self._made[text] = name
+        return self._made[text]
+
+    def _column(self, column: exp.Column) -> str:
+        sql = stored_sql(column)
+        if sql not in self._stored:
+            taken = [fold(one.column.name) for one in self.outputs]
+            known = fold(column.name) in taken or fold(column.name).startswith("dpduck_")
+            name = f"dpduck_{len(self.outputs)}" if known else column.name
+            relation = self._source.relation(column.table)
+            clamp = None if relation is None else relation.policy.clamp(column.name)
+            output = _Output(Column(name, column_types(self._source)[sql]), sql, self._source.domain(column))
+            self.outputs.append(replace(output, clamp=None if clamp is None else replace(clamp, column=name)))
+            self._stored[sql] = name
+        return self._stored[sql]
+
+
+def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) -> exp.Expr:
+    """Returns the condition of QUALIFY with what its names of selected columns stand for."""
+    tree = exp.Paren(this=condition.copy())
+    aliases = {fold(item.alias): item.unalias() for item in query.expressions if item.alias}
+    for column in list(tree.find_all(exp.Column)):
+        if not column.table and fold(column.name) in aliases and not source.scope.find(column):
+            column.replace(exp.Paren(this=aliases[fold(column.name)].copy()))
+    return tree
+
+
+def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
+    """Returns the column of GROUP BY, which holds the unit of every row; None where its columns hold it together."""
+    keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
+    accepted = _by(source, "GROUP BY") or _ACCEPTED
+    other = {part for part, value in group.args.items() if value} - {"expressions"}
+    if not other and _hold_unit([resolve(key, source.scope) for key in keys], source):
+        return None
+    if other or len(keys) != 1 or not isinstance(keys[0], exp.Column):
+        raise refusal(group, f"{what} is refused", accepted)
+    return _require_unit(resolve(keys[0], source.scope), source, what, accepted, keys[0])
+
+
+def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
+    """Tells whether these are the columns that hold the unit of every row together, each once; resolved."""
+    written = sorted(sql_of(node.unnest()) for node in nodes)
+    return any(written == sorted(base(one.alias, column.name) for column in one.together) for one in source.together)
+
+
+def _by(source: RowSource, word: str) -> str:
+    """Returns what would be by the unit, where several columns hold it together; "" where one does."""
+    names = (", ".join(column.name for column in one.together) for one in source.together)
+    return next((f"{word} {listed}, which hold the privacy unit together" for listed in names), "")
+
+
+def _require_unit(
+    column: exp.Expr, source: RowSource, what: str, accepted: str, place: exp.Expr | None = None
+) -> exp.Column:
+    """Returns a resolved column that holds the unit of every row; refused where it does not."""
+    held = {base(choice[0].alias, choice[0].unit) for choice in source.units if len(choice) == 1 and choice[0].unit}
+    node = column.unnest()
+    if not isinstance(node, exp.Column) or sql_of(node) not in held:
+        raise refusal(place or column, f"{what} is refused", accepted)
+    return node
+
+
+def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tuple[tuple[str, str], ...]:
+    """Returns columns whose equal values prove one unit."""
+    if not windowed:
+        return tuple((fold(one.column.name), source.policy.unit.key) for one in outputs if one.made is None)
+    stored = {
+        base(relation.alias, column.name): relation.link(column.name)
+        for relation in source.relations
+        for column in relation.columns
+    }
+    links = ((fold(one.column.name), stored.get(one.sql)) for one in outputs if one.made is None)
+    return tuple((name, link) for name, link in links if link is not None)
+
+
+def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> Units:
+    named = [(one, quote_identifier(one.column.name)) for one in selected]
+    columns, unit, rows = row_columns(source), unit_of(source), source_of(source, filtered=True)
+    if unit is None:
+        raise InternalError("features of rows that are units")
+    outputs = tuple((columns[one.sql], name) for one, name in named if one.made is None)
+    written = ((one.made.condition, name) for one, name in named if one.made and one.made.feature is None)
+    counts = tuple((condition_of(text, columns) if text else None, name) for text, name in written)
+    features = tuple(replace(one.made.feature, name=name) for one, name in named if one.made and one.made.feature)
+    return Units(rows, unit, outputs, counts, alias, features, windowed)
+
+
+def _sql(source: RowSource, selected: Sequence[_Output], windowed: bool) -> str:
+    types, unit = column_types(source), unit_sql(source)
+    where = sorted({f"({safe_sql(condition, types)})" for condition in source.filters})
+    conditions = " AND ".join((*where, f"{unit} IS NOT NULL"))
+    listed = [f"{output.sql} AS {quote_identifier(output.column.name)}" for output in selected]
+    outputs = ", ".join((*listed, f"{unit} AS {UNIT_COLUMN}"))
+    grouping = "" if windowed else f" GROUP BY {unit}"
+    return f"(SELECT {outputs} FROM {from_sql(source)} WHERE {conditions}{grouping})"

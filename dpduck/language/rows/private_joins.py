@@ -1,0 +1,213 @@
+"""A join of private rows with private rows of the same unit, proven by equal values of linked columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.relation import PrivateRelation, comparable
+from dpduck.language.rows.scope import Scope, resolve
+from dpduck.language.rows.tree import PrivateJoin, RowSource, require_few_copies
+from dpduck.language.text.positions import copy_position, position_of, refusal
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
+
+ACCEPTED = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of tables with one privacy unit ON equal units or references"
+_KINDS = {
+    ("", ""): "JOIN", ("", "INNER"): "JOIN", ("LEFT", ""): "LEFT JOIN", ("RIGHT", ""): "RIGHT JOIN",
+    ("FULL", ""): "FULL JOIN", ("", "SEMI"): "SEMI JOIN", ("", "ANTI"): "ANTI JOIN",
+}  # fmt: skip
+
+
+def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> RowSource:
+    """Joins both sides into one source; refuses where nothing proves that they are of one unit."""
+    kind = _kind(join)
+    _require_one_unit(left, right, join, facts)
+    conditions = _conditions(join, left, right)
+    linked = [types for condition in conditions if (types := _linked_types(condition, left, right))]
+    proven = any(comparable(*types) for types in linked)
+    if not proven and not any(set(map(_pair, said)) <= set(_said(conditions)) for said in _together(left, right)):
+        what = "joins between tables containing private data must join on the privacy unit column in each table"
+        accepted = _links_of(left, right) + ", joined by AND with other conditions"
+        if linked:
+            what = f"units of the types {' and '.join(linked[0])} are not compared"
+            accepted = "one type in both tables, not FLOAT or DOUBLE"
+        raise refusal(join.args.get("on") or join, what, accepted)
+    kept, moved, on = _placed_filters(kind, left, right, join)
+    merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
+    units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
+    private = PrivateJoin(kind, replace(right, filters=()), (*conditions, *on))
+    found = replace(left, joins=(*left.joins, private), scope=scope, filters=(*kept, *moved), units=units)
+    require_few_copies(found, join.this)
+    return found
+
+
+def _kind(join: exp.Join) -> str:
+    side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
+    if kind == "CROSS" or not (join.args.get("on") or join.args.get("using") or method):
+        raise Refusal("a cross join is refused", accepted=ACCEPTED, position=position_of(join))
+    found = _KINDS.get((side, "" if kind == "OUTER" else kind))
+    if method or found is None:
+        words = " ".join(word for word in (method, side, kind) if word)
+        raise Refusal(f"{words} JOIN is refused", accepted=ACCEPTED, position=position_of(join))
+    return found
+
+
+def _require_one_unit(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> None:
+    units = [source.first.policy.unit for source in (left, right)]
+    for source in (left, right):
+        if source.first.policy.unit.column is None:
+            raise refusal(
+                join.this,
+                f"{source.table.table} protects single rows: a second reference to private rows is refused",
+                "one private table with public tables, or policies with PRIVACY UNIT column",
+            )
+    if units[0].key != units[1].key:
+        raise refusal(
+            join.this,
+            f"{left.table.table} and {right.table.table} do not share a privacy unit",
+            "policies whose PRIVACY UNIT is one column, or REFERENCES it",
+        )
+    if any(facts.has_collations(table) for table in (*left.tables, *right.tables)):
+        raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
+
+
+def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.Expr, ...]:
+    using = join.args.get("using")
+    if not using:
+        whole = Scope((*left.scope.relations, *right.scope.relations))
+        resolved = resolve(join.args["on"], whole)
+        check_row_local(resolved)
+        return tuple(resolved.flatten()) if isinstance(resolved, exp.And) else (resolved,)
+    found = []
+    for item in using:
+        column = exp.column(exp.to_identifier(item.name))
+        copy_position(item, column)
+        found.append(exp.EQ(this=resolve(column, left.scope), expression=resolve(column, right.scope)))
+        check_row_local(found[-1])
+    return tuple(found)
+
+
+def _linked_types(condition: exp.Expr, left: RowSource, right: RowSource) -> list[str]:
+    """Returns the types of columns of one link, one on each side, of which a condition says that they are equal."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.EQ):
+        return []
+    sides = (condition.left.unnest(), condition.right.unnest())
+    for one, other in (sides, sides[::-1]):
+        if not isinstance(one, exp.Column) or not isinstance(other, exp.Column):
+            return []
+        relation, partner = left.relation(one.table), right.relation(other.table)
+        if relation is None or partner is None:
+            continue
+        link = relation.link(one.name)
+        if link is not None and link == partner.link(other.name):
+            return [relation.type_of(one.name), partner.type_of(other.name)]
+    return []
+
+
+_Column = tuple[PrivateRelation, str]
+
+
+def _together(left: RowSource, right: RowSource) -> list[list[tuple[_Column, _Column]]]:
+    """Returns what would say together that rows are of one unit, which several columns of a table hold."""
+    return [
+        [((one, column.name), (other, column.name)) for column in one.together]
+        for one in left.relations
+        for other in right.relations
+        if one.together and not (one.parents or other.parents) and one.together == other.together
+        if one.policy.unit.key == other.policy.unit.key
+        if all(comparable(column.type_name, column.type_name) for column in one.together)
+    ]
+
+
+def _pair(sides: tuple[_Column, _Column]) -> frozenset[tuple[str, str]]:
+    return frozenset((relation.alias, fold(name)) for relation, name in sides)
+
+
+def _said(conditions: Sequence[exp.Expr]) -> Iterator[frozenset[tuple[str, str]]]:
+    """Yields pairs of columns of which a condition says that they are equal."""
+    for condition in conditions:
+        node = condition.unnest()
+        sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
+        columns = [side for side in sides if isinstance(side, exp.Column)]
+        if len(columns) == 2:
+            yield frozenset((column.table, fold(column.name)) for column in columns)
+
+
+def _links_of(left: RowSource, right: RowSource) -> str:
+    """Returns the equalities that would prove it, as far as the tables have any in common."""
+    found = [
+        f"{_shown(left, one, column)} = {_shown(right, other, partner)}"
+        for one in left.relations
+        for other in right.relations
+        for column, link in one.links
+        for partner, other_link in other.links
+        if link == other_link
+    ]
+    for said in _together(left, right):
+        pairs = ((_shown(left, *one), _shown(right, *other)) for one, other in said)
+        found.append(" AND ".join(f"{one} = {other}" for one, other in pairs))
+    return "ON " + (" or ".join(dict.fromkeys(found)) or "columns that hold the privacy unit or refer to it")
+
+
+def _shown(source: RowSource, relation: PrivateRelation, column: str) -> str:
+    """Returns a column as the statement may name it, by the table's own name where it is not in scope."""
+    for shown in source.scope.relations:
+        for name, expression in shown.columns:
+            base = isinstance(expression, exp.Column) and expression.table == relation.alias
+            if base and shown.alias and fold(expression.name) == fold(column):
+                return f"{shown.alias}.{name}"
+    return f"{relation.table.table}.{column}"
+
+
+def _placed_filters(
+    kind: str, left: RowSource, right: RowSource, join: exp.Join
+) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+    """Returns conditions of the left side and of the right side that stay conditions of the row, and those that go to
+    ON.
+
+    A side that is kept without a partner keeps its conditions outside; the other side's hold before the join.
+    """
+    if kind == "JOIN":
+        return left.filters, right.filters, ()
+    if kind == "RIGHT JOIN":
+        return (), right.filters, left.filters
+    if kind == "FULL JOIN" and (left.filters or right.filters):
+        raise refusal(join, "a FULL JOIN of filtered subqueries is refused", "WHERE after the join, or a LEFT JOIN")
+    return left.filters, (), right.filters
+
+
+def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tuple[tuple[PrivateRelation, ...], ...]:
+    if kind == "JOIN":
+        return left.units + right.units
+    if kind == "RIGHT JOIN":
+        return right.units
+    if kind != "FULL JOIN":
+        return left.units
+    both = [one + other for one in left.units for other in right.units]
+    direct = tuple(
+        choice
+        for choice in both
+        if not any(relation.parents for relation in choice)
+        and all(comparable(choice[0].unit_type, relation.unit_type) for relation in choice)
+    )
+    if not direct:
+        raise refusal(join, "a FULL JOIN of tables without a column of the unit is refused", "LEFT JOIN or JOIN")
+    return direct
+
+
+def _scope(kind: str, left: RowSource, right: RowSource, merged: frozenset[str]) -> Scope:
+    """Takes a column of USING from the side that keeps all its rows; from neither under FULL JOIN."""
+    if kind in ("SEMI JOIN", "ANTI JOIN"):
+        return left.scope
+    ours, theirs = left.scope.relations, right.scope.relations
+    if kind == "RIGHT JOIN":
+        ours = tuple(replace(relation, merged=relation.merged | merged) for relation in ours)
+    elif kind != "FULL JOIN":
+        theirs = tuple(replace(relation, merged=relation.merged | merged) for relation in theirs)
+    return Scope((*ours, *theirs))

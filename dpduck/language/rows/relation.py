@@ -1,0 +1,292 @@
+"""One reading of private rows: a table under a policy, what its rows' unit is, and which equal values prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import count
+
+from sqlglot import exp
+
+from dpduck.kernel.relations import Union, Units
+from dpduck.language.rows.facts import Column, Policy, PrivateTable, PublicFacts
+from dpduck.language.rows.subqueries import CommonTables
+from dpduck.language.text.names import TableName, require_plain_names
+from dpduck.language.text.positions import refusal
+from dpduck.values.domain import Domain
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import PrivacyUnit, Reference
+from dpduck.values.quoting import fold
+from dpduck.values.sqltypes import sql_type
+
+PRIVATE_ALIAS = "r0"
+"""Alias of the first private relation of a statement."""
+CLOSE = 0.75
+"""The least similarity (difflib's ratio, from 0 to 1) of a table's name that may have been meant."""
+
+KNOWN_TABLE = "a table with a policy, or a declared public one"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one reading of a statement needs: public facts, visible CTEs, and numbers for aliases."""
+
+    facts: PublicFacts
+    common: CommonTables
+    private: Iterator[int] = field(default_factory=count)
+    public: Iterator[int] = field(default_factory=lambda: count(1))
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A table that a reference leads to: the hidden join by which a row finds its unit."""
+
+    table: TableName
+    reference: Reference
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrivateRelation:
+    """Private rows in FROM: a table, or a UNION ALL of such.
+
+    sql: what stands before AS. policy: whose domains and clamps hold for these columns; of a union, all that its
+    tables' policies have in common. unit: the column that holds the unit; None for PRIVACY UNIT ROW, and where
+    `parents` lead to it, the last of which holds it in unit_of_parent.
+    links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
+    unit_names: further columns that a statement may call its privacy_unit_column.
+    row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
+    nested: what `sql` is, taken apart; None for a stored table.
+    together: columns that hold the unit together, of this table or of the last of `parents`; no other column does then.
+    keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
+    """
+
+    alias: str
+    table: TableName
+    sql: str
+    policy: Policy
+    columns: tuple[Column, ...]
+    unit: str | None
+    unit_type: str
+    links: tuple[tuple[str, str], ...]
+    row_key: tuple[str, ...]
+    reads: tuple[PrivateTable, ...]
+    parents: tuple[Parent, ...] = ()
+    unit_of_parent: str = ""
+    unit_names: tuple[str, ...] = ()
+    nested: Union | Units | None = None
+    together: tuple[Column, ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
+
+    def link(self, column: str) -> str | None:
+        """Returns the name under which equal values of a column prove one unit."""
+        return next((link for name, link in self.links if name == fold(column)), None)
+
+    def type_of(self, column: str) -> str:
+        """Returns DuckDB's type of a column, "" where there is none."""
+        return next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+
+    def is_key(self, column: str) -> bool:
+        """Tells whether DuckDB keeps the values of a stored table's column apart."""
+        own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
+        return self.nested is None and fold(column) in map(fold, own)
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Returns columns that a statement may name as its privacy_unit_column: those of the policies."""
+        own = self.unit_names or (self.policy.unit.column,)
+        return tuple(name for name in own if name)
+
+    def domain(self, column: str) -> Domain | None:
+        """Returns the public domain of a column; refused where the column's type is one that may not convert since."""
+        domain = self.policy.domain(column)
+        now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+        if domain is not None and now != domain.type_name and not sql_type(now).converts:
+            raise Refusal(
+                f"{column!r} is {sql_type(now).word or 'gone'}, and its DOMAIN is of {domain.type_name}",
+                accepted="the type that the column had, or its DOMAIN declared anew",
+            )
+        return domain
+
+
+def table_name(node: exp.Table) -> TableName:
+    """Returns the table as written."""
+    return TableName(tuple(part.name for part in node.parts))
+
+
+def meant(name: TableName, facts: PublicFacts) -> str:
+    """Returns the table that may have been meant by a name without a schema, of those that whoever asks may know."""
+    near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
+    found = next((one for one in facts.known_names() if near and fold(one) == near[0]), "")
+    unlike = fold(found) != fold(name.table)  # a table with a policy may have been dropped
+    return f"{found} (did you mean that?), or " if found and unlike and len(name.parts) == 1 else ""
+
+
+def read_private_table(node: exp.Table, reading: Reading) -> PrivateRelation:
+    """Returns a table with a policy."""
+    facts, name = reading.facts, table_name(node)
+    resolved = facts.resolve(name)
+    if resolved is None:
+        raise refusal(node, f"there is no table {str(name)!r}", meant(name, facts) + KNOWN_TABLE)
+    policy = facts.policy(resolved)
+    if policy is None:
+        kind = "view" if facts.is_view(resolved) else "table"
+        raise refusal(
+            node,
+            f"the {kind} {str(name)!r} has no privacy policy, so nothing is answered from it"
+            + _namesake(resolved, facts),
+            "a table with a policy (CREATE PRIVACY POLICY ON ..), or DECLARE PUBLIC TABLE if it is public",
+        )
+    try:
+        return relation_of(resolved, policy, reading)
+    except Refusal as error:
+        raise refusal(node, error.what, error.accepted) from None
+
+
+def _namesake(table: TableName, facts: PublicFacts) -> str:
+    """Says where the store knows the name of a table that has no policy: after its database file was renamed."""
+    if facts.is_view(table) or fold(table.table) not in map(fold, facts.known_names()):
+        return ""
+    return ": the store knows a table of this name in another database or schema, as where a file was renamed"
+
+
+def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> PrivateRelation:
+    """Returns a table under its policy; refused where a reference no longer leads to a unit."""
+    facts = reading.facts
+    require_plain_names(*resolved.parts, policy.unit.column or "")
+    columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
+    own_keys = tuple(key[0] for key in keys if len(key) == 1)
+    parents, held = _parents(policy, facts)
+    holder = parents[-1].table if parents else resolved
+    unit_types = [column.type_name for column in facts.columns(holder) if fold(column.name) == fold(held.column or "")]
+    if held.column:
+        require_plain_unit(holder, held.column, facts)
+    together = required_together(holder, held.columns, facts)
+    reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
+    for parent in parents:
+        found = facts.policy(parent.table)
+        if found is not None:
+            key = parent.reference.parent_column
+            reads.append(PrivateTable(parent.table, found.revision, found.epoch, (key,), hidden=True))
+    return PrivateRelation(
+        f"r{next(reading.private)}",
+        resolved,
+        resolved.sql,
+        policy,
+        columns,
+        None if parents or together else policy.unit.column,
+        "VARCHAR" if together else "".join(unit_types),
+        _links(policy, own_keys),
+        keys[0] if keys else tuple(column.name for column in columns),
+        tuple(reads),
+        parents,
+        (held.column or "") if parents else "",
+        (policy.unit.reference.column,) if policy.unit.reference is not None else (),
+        together=together,
+        keys=keys,
+    )
+
+
+def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Returns a unit's own column, a column that refers to a parent, and columns that are keys of this table."""
+    links = [(fold(column), f"{policy.table}.{column}") for column in own_keys if "." not in column]
+    reference = policy.unit.reference
+    if reference is not None:
+        links.insert(0, (fold(reference.column), f"{TableName(reference.parent)}.{reference.parent_column}"))
+    elif policy.unit.column:
+        links.insert(0, (fold(policy.unit.column), policy.unit.key))
+    return tuple(links)
+
+
+def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], PrivacyUnit]:
+    """Returns the tables that references lead through, nearest first, and the unit as the last one's policy says it."""
+    parents: list[Parent] = []
+    current = policy
+    while current.unit.reference is not None:
+        reference = current.unit.reference
+        table = TableName(reference.parent)
+        require_plain_names(reference.column, *reference.parent, reference.parent_column)
+        found = facts.policy(table)
+        if found is None or found.unit.key != policy.unit.key or any(table == parent.table for parent in parents):
+            raise Refusal(
+                f"the policy of {table} no longer says whose rows these are",
+                accepted=f"the policy of {policy.table} declared anew, after that of {table}",
+            )
+        require_key(table, reference.parent_column, facts)
+        require_plain_reference(current.table, reference.column, table, reference.parent_column, facts)
+        parents.append(Parent(table, reference, facts.columns(table)))
+        current = found
+    if parents and not current.unit.own_columns:
+        raise Refusal(
+            f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
+        )
+    return tuple(parents), current.unit
+
+
+def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
+    """Refuses a parent whose key DuckDB does not keep unique: a row of another unit could claim the same key."""
+    if (column,) not in facts.unique_keys(table):
+        raise Refusal(
+            f"{table}.{column} is not a key: rows of two units could share one value",
+            accepted=f"a PRIMARY KEY or UNIQUE constraint on {column} alone (ALTER TABLE .. ADD PRIMARY KEY), or a "
+            "column with the unit itself",
+        )
+    if facts.has_collations(table):
+        raise Refusal("a COLLATION makes keys equal that are different texts", accepted=f"{table} without COLLATE")
+
+
+def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
+    """Refuses units of types in which one unit has several values that are equal, or counts as several.
+
+    So it does texts under a COLLATION: rows of several units would be bounded as if they were one's.
+    """
+    types = {fold(item.name): item.type_name for item in facts.columns(table)}
+    type_name = types.get(fold(column), "")
+    if type_name and not sql_type(type_name).is_unit:
+        raise Refusal(
+            f"{column!r} is {sql_type(type_name).word}, of which equal values may be grouped apart: no privacy unit",
+            accepted="a unit of whole or decimal numbers, VARCHAR, UUID, dates, times, BOOLEAN, ENUM or BLOB",
+        )
+    if type_name == "VARCHAR" and facts.has_collations(table):
+        raise Refusal(
+            "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
+        )
+
+
+def required_together(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[Column, ...]:
+    """Returns columns that hold a unit together; refused where texts of their values do not tell these apart."""
+    stored, found = {fold(item.name): item for item in facts.columns(table)}, list[Column]()
+    for name in names:
+        column = stored.get(fold(name))
+        if column is None or not sql_type(column.type_name).has_one_form:
+            kind = "gone" if column is None else sql_type(column.type_name).word
+            raise Refusal(
+                f"{name!r} is {kind}, and no part of a privacy unit of several columns",
+                accepted="columns of whole numbers, VARCHAR, UUID, DATE, BOOLEAN or ENUM: PRIVACY UNIT (household, "
+                "survey) MAX ROWS 4",
+            )
+        require_plain_unit(table, name, facts)
+        found.append(column)
+    return tuple(found)
+
+
+def require_plain_reference(
+    table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
+) -> None:
+    """Refuses a reference that could equal two keys, or fail to be compared with them: a row would have two units."""
+    types = [
+        next((item.type_name for item in facts.columns(holder) if fold(item.name) == fold(name)), "")
+        for holder, name in ((table, column), (parent, parent_column))
+    ]
+    if not all(types) or not comparable(*types) or facts.has_collations(table):
+        raise Refusal(
+            f"{table}.{column} does not compare with {parent}.{parent_column} as keys do",
+            accepted="a reference of the key's type, in a table without COLLATE",
+        )
+
+
+def comparable(first: str, second: str) -> bool:
+    """Tells whether values of two types are compared without a cast that could fail, and equality is that of keys."""
+    one, other = sql_type(first), sql_type(second)
+    return (one == other and one.is_key) or (one.is_integer and other.is_integer)

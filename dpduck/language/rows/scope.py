@@ -1,0 +1,124 @@
+"""Which names a query may use, and what each of them is over the row source's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpduck.language.rows.functions import refuse_subqueries
+from dpduck.language.text.positions import copy_position, nearest, position_of, refusal
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold, quote_text
+
+MAX_SUBSTITUTED = 20_000
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation in FROM: its alias and its columns as expressions over base columns (r0."x", p1."y").
+
+    merged: folded names that a join USING has merged into a column of an earlier relation.
+    """
+
+    alias: str
+    columns: tuple[tuple[str, exp.Expr], ...]
+    merged: frozenset[str] = frozenset()
+
+    def find(self, name: str) -> list[exp.Expr]:
+        """Returns the columns of this name, by DuckDB's case-insensitive names."""
+        return [expression for column, expression in self.columns if fold(column) == fold(name)]
+
+    def renamed(self, names: Sequence[str], place: exp.Expr) -> Relation:
+        """Returns the relation under AS t (a, b): the first columns get these names."""
+        if len(names) > len(self.columns):
+            raise refusal(
+                place, f"{len(names)} names for {len(self.columns)} columns", "a name for each column at most"
+            )
+        shown = (*names, *(name for name, _ in self.columns[len(names) :]))
+        pairs = zip(shown, (expression for _, expression in self.columns), strict=True)
+        return Relation(self.alias, tuple(pairs), self.merged)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The relations that are visible at one place of the statement."""
+
+    relations: tuple[Relation, ...]
+
+    def columns(self, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
+        """Yields every column of every relation, or of one, as * lists them."""
+        for relation in self.relations:
+            if not table or fold(relation.alias) == fold(table):
+                yield from (pair for pair in relation.columns if table or fold(pair[0]) not in relation.merged)
+
+    def find(self, column: exp.Column) -> list[exp.Expr]:
+        """Finds the expressions that a column reference may stand for: one, unless it is unknown or ambiguous."""
+        table, name = fold(column.table), fold(column.name)
+        relations = [
+            relation
+            for relation in self.relations
+            if (fold(relation.alias) == table if table else name not in relation.merged)
+        ]
+        return [expression for relation in relations for expression in relation.find(name)]
+
+    def name_of(self, column: exp.Column) -> str:
+        """Returns the column's name as its relation spells it."""
+        names = [name for name, _ in self.columns(column.table) if fold(name) == fold(column.name)]
+        return names[0] if names else column.name
+
+    def lookup(self, column: exp.Column) -> exp.Expr:
+        """Resolves a column reference; refuses one that is unknown or ambiguous."""
+        if column.args.get("db") or column.args.get("catalog"):
+            raise self._refuse(column, "a column is named with at most its table")
+        if column.table and not any(fold(relation.alias) == fold(column.table) for relation in self.relations):
+            raise self._refuse(column, f"there is no table {column.table!r} in FROM")
+        found = self.find(column)
+        if not found and fold(column.name) == "rowid":
+            raise self._refuse(column, "rowid depends on other rows")
+        if not found:
+            names = [name for name, _ in self.columns()]
+            accepted = nearest(column.name, names) or "a column of FROM"
+            if not column.table and isinstance(column.parent, (exp.EQ, exp.NEQ, exp.In)):
+                accepted += f"; or the text {quote_text(column.name[:60])} in single quotes"
+            raise Refusal(f"there is no column {column.name!r}", accepted=accepted, position=position_of(column))
+        if len(found) > 1:
+            raise self._refuse(column, f"the column {column.name!r} is in more than one place")
+        return found[0]
+
+    def _refuse(self, column: exp.Column, what: str) -> Refusal:
+        names = [name for name, _ in self.columns()]
+        shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
+        return Refusal(what, accepted=shown or "a column of FROM", position=position_of(column))
+
+
+def resolve(expression: exp.Expr, scope: Scope) -> exp.Expr:
+    """Returns a copy of the expression over base columns alone."""
+    # transform() visits what it has just put in, so columns are replaced from a list taken beforehand
+    refuse_subqueries(expression)
+    root = exp.Paren(this=expression.copy())
+    size = 0
+    for column in list(root.find_all(exp.Column)):
+        found = _replacement(column, scope)
+        size += 0 if isinstance(found, exp.Column) else sum(1 for _ in found.walk())
+        if size > MAX_SUBSTITUTED:
+            raise refusal(column, "the columns of the subqueries make this too long", "fewer levels of expressions")
+        column.replace(found)
+    resolved = root.this
+    if not isinstance(resolved, exp.Expr):
+        raise Refusal("the expression is empty", accepted="an expression over columns")
+    return resolved.pop() if resolved.parent is not None else resolved
+
+
+def _replacement(column: exp.Column, scope: Scope) -> exp.Expr:
+    found = scope.lookup(column).copy()
+    if not isinstance(found, exp.Column):
+        return exp.Paren(this=found)
+    copy_position(column, found)
+    return found
+
+
+def base_column(alias: str, name: str) -> exp.Column:
+    """Returns a column of the row source, quoted."""
+    return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))

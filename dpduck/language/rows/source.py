@@ -1,0 +1,200 @@
+"""FROM and WHERE flattened: private tables of one privacy unit, joins with public ones, and conditions of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.joins import read_join
+from dpduck.language.rows.per_unit import has_windows, read_per_unit, read_windowed, selected_columns
+from dpduck.language.rows.private_joins import join_private
+from dpduck.language.rows.relation import Reading, read_private_table, table_name
+from dpduck.language.rows.scope import Relation, Scope, resolve
+from dpduck.language.rows.subqueries import CommonTables, alias_columns, as_join, read_public_table, tables_of
+from dpduck.language.rows.tree import RowSource, of_relation, require_few_copies
+from dpduck.language.rows.unions import read_union
+from dpduck.language.text.positions import refusal
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
+
+_PLAIN_SELECT = {"expressions", "from_", "joins", "where", "with_"}
+_REFUSED_PARTS = {
+    "group": ("GROUP BY over private rows inside a subquery", "GROUP BY of the annotated SELECT"),
+    "having": ("HAVING inside a subquery", "HAVING of the annotated SELECT"),
+    "qualify": ("QUALIFY over private rows", "QUALIFY over the noisy answers of the annotated SELECT"),
+    "distinct": ("DISTINCT over private rows", "count(*), count(column) and count(*) FILTER (WHERE ..)"),
+    "limit": ("LIMIT over private rows", "LIMIT of the annotated SELECT"),
+    "offset": ("OFFSET over private rows", "OFFSET of the annotated SELECT"),
+    "order": ("ORDER BY over private rows", "ORDER BY of the annotated SELECT"),
+    "sample": ("SAMPLE over private rows", "all rows: sampling is not a guarantee"),
+    "windows": ("WINDOW over private rows", "windows over the noisy answers"),
+    "laterals": ("LATERAL over private rows", "a join with a declared public table"),
+    "pivots": ("PIVOT over private rows", "GROUP BY"),
+    "joins": ("a join in parentheses", "joins without parentheses"),
+    "kind": ("SELECT AS STRUCT or VALUE", "a list of columns"),
+}
+
+
+def read_row_source(select: exp.Select, facts: PublicFacts, common: CommonTables) -> RowSource:
+    """Returns the row source of a SELECT over private rows, its own CTEs included."""
+    return _read_select(select, Reading(facts, common))
+
+
+def _read_select(select: exp.Select, reading: Reading) -> RowSource:
+    reading = replace(reading, common=tables_of(select.args.get("with_"), reading.common))
+    from_ = select.args.get("from_")
+    if from_ is None:
+        raise refusal(select, "there is no FROM", "FROM a table with a privacy policy")
+    joins = select.args.get("joins") or []
+    nodes = [from_.this, *(join.this for join in joins)]
+    private = [not _reads_public_alone(node, reading.facts, reading.common) for node in nodes]
+    if not any(private):
+        raise _nothing_private(nodes[0])
+    start = private.index(True)  # 1 where FROM names a public table first: its join is then turned round
+    source = _read_relation(nodes[start], reading)
+    for number, join in enumerate(joins, start=1):
+        turned = number == start
+        other, is_private = (nodes[0], private[0]) if turned else (join.this, private[number])
+        if is_private:
+            source = join_private(source, _read_relation(other, reading), join, reading.facts)
+        else:
+            source = _join_public(source, join, other, turned, reading)
+    return _add_where(source, select, reading)
+
+
+def _common(node: exp.Expr, common: CommonTables) -> str | None:
+    """Returns the name, in lower case, of the CTE that a table in FROM stands for; None where it is no CTE."""
+    if not isinstance(node, exp.Table) or len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
+        return None
+    name = fold(node.name)
+    return name if name in common else None
+
+
+def _reads_public_alone(node: exp.Expr, facts: PublicFacts, common: CommonTables) -> bool:
+    """Tells whether a relation reads declared public tables only; unknown names fail closed later."""
+    name = _common(node, common)
+    if name is not None:
+        return not common[name].recursive and _reads_public_alone(common[name].query, facts, common[name].visible)
+    if isinstance(node, exp.Table):
+        resolved = facts.resolve(table_name(node)) if isinstance(node.this, exp.Identifier) else None
+        return resolved is not None and facts.is_public(resolved) and facts.policy(resolved) is None
+    tables = list(node.find_all(exp.Table))
+    return bool(tables) and all(_reads_public_alone(table, facts, common) for table in tables)
+
+
+def _nothing_private(node: exp.Expr) -> Refusal:
+    return refusal(
+        node,
+        f"{str(table_name(node))!r} is public: there is nothing to protect"
+        if isinstance(node, exp.Table)
+        else "this reads public tables only: there is nothing to protect",
+        "plain SQL without WITH DIFFERENTIAL_PRIVACY",
+    )
+
+
+def _read_relation(node: exp.Expr, reading: Reading) -> RowSource:
+    if isinstance(node, exp.Subquery):
+        _refuse_parts(node, {"this", "alias"})
+        return _aliased(_read_subquery(node.this, reading), node.alias, alias_columns(node), node)
+    if not isinstance(node, exp.Table):
+        raise refusal(node, f"{node.key.upper()} in FROM is refused", "a table, a subquery or a CTE that filters")
+    if not isinstance(node.this, exp.Identifier):
+        raise refusal(node, "a table function is refused", "a table with a policy")
+    _refuse_parts(node, {"this", "db", "catalog", "alias"})
+    name = _common(node, reading.common)
+    if name is not None:
+        table = reading.common[name]
+        if table.recursive:
+            raise refusal(node, "WITH RECURSIVE over private rows is refused", "plain CTEs that filter or project")
+        inside = _read_subquery(table.query, replace(reading, common=table.visible))
+        source = _aliased(inside, node.name, table.columns, node)
+    else:
+        source = of_relation(read_private_table(node, reading))
+    return _aliased(source, node.alias or node.name, alias_columns(node), node)
+
+
+def _aliased(source: RowSource, alias: str, names: tuple[str, ...], place: exp.Expr) -> RowSource:
+    """Returns the source as one relation of this name, its first columns renamed."""
+    relation = Relation(alias, tuple(source.scope.columns())).renamed(names, place)
+    return replace(source, scope=Scope((relation,)))
+
+
+def _read_subquery(query: exp.Expr, reading: Reading) -> RowSource:
+    """Returns a SELECT that filters and projects private rows, or a UNION ALL of such, as a nameless relation."""
+    if isinstance(query, exp.SetOperation):
+        return read_union(query, reading, _read_subquery)
+    if isinstance(query, exp.Subquery):
+        _refuse_parts(query, {"this", "alias"})
+        return _read_subquery(query.this, reading)
+    if isinstance(query, exp.Table):
+        raise refusal(query, "a join in parentheses is refused", "joins without parentheses")
+    if not isinstance(query, exp.Select):
+        raise refusal(query, f"{query.key.upper()} in FROM is refused", "a SELECT that filters or projects")
+    if query.args.get("hint") is not None:
+        raise refusal(
+            query,
+            "an annotated SELECT inside another annotated SELECT",
+            "one annotated SELECT, with plain SELECTs around it",
+        )
+    if query.args.get("group") is not None:
+        _refuse_parts(query, {*_PLAIN_SELECT, "group"})
+        return read_per_unit(query, _read_select(query, Reading(reading.facts, reading.common)), reading)
+    if has_windows(query):
+        _refuse_parts(query, {*_PLAIN_SELECT, "qualify"})
+        return read_windowed(query, _read_select(query, Reading(reading.facts, reading.common)), reading)
+    _refuse_parts(query, _PLAIN_SELECT)
+    source = _read_select(query, reading)
+    return replace(source, scope=Scope((Relation("", _project(query, source.scope)),)))
+
+
+def _refuse_parts(node: exp.Expr, plain: set[str]) -> None:
+    for part, value in node.args.items():
+        if value and part not in plain:
+            what, accepted = _REFUSED_PARTS.get(
+                part, (f"{part.strip('_').upper()} over private rows", "WHERE and columns")
+            )
+            first = value[0] if isinstance(value, list) else value
+            raise refusal(first if isinstance(first, exp.Expr) else node, f"{what} is refused", accepted)
+
+
+def _project(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...]:
+    columns = selected_columns(query, scope)
+    for _, expression in columns:
+        if not isinstance(expression, exp.Column):
+            check_row_local(expression)
+    return columns
+
+
+def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: bool, reading: Reading) -> RowSource:
+    """Joins a public table. turned: the statement names it first, so that left and right change places."""
+    table = read_public_table(other, reading.common, reading.facts)
+    if any(reading.facts.has_collations(name) for name in (*source.tables, table.table)):
+        raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
+    scope, joined = read_join(join, table, source.scope, next(reading.public), turned, reading.facts)
+    found = replace(source, joins=(*source.joins, joined), scope=scope)
+    require_few_copies(found, join.this if isinstance(join.this, exp.Expr) else join)
+    return found
+
+
+def _add_where(source: RowSource, select: exp.Select, reading: Reading) -> RowSource:
+    """Returns the conditions of WHERE; those that look into public tables are joins."""
+    where = select.args.get("where")
+    if where is None:
+        return source
+    written = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    plain = []
+    for number, one in enumerate(written, start=1):
+        join = as_join(one, number)
+        if join is not None and _reads_public_alone(join.this, reading.facts, reading.common):
+            source = _join_public(source, join, join.this, False, reading)
+        else:
+            plain.append(one)
+    if not plain:
+        return source
+    condition = resolve(where.this if len(plain) == len(written) else exp.and_(*plain), source.scope)
+    check_row_local(condition)
+    conjuncts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+    return replace(source, filters=(*source.filters, *conjuncts))

@@ -1,0 +1,230 @@
+"""UNION ALL of private rows that share a privacy unit, as one relation with the unit beside its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpduck.kernel.columns.expressions import Expression, Literal
+from dpduck.kernel.relations import UNIT_COLUMN, Branch, Union
+from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.rows.relation import PrivateRelation, Reading, comparable
+from dpduck.language.rows.scope import Relation, Scope, base_column
+from dpduck.language.rows.sql import column_types, from_sql, row_columns, source_of, stored_sql, unit_of, unit_sql
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.text.positions import refusal
+from dpduck.values.domain import Domain, ValueDomain
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import PrivacyUnit
+from dpduck.values.quoting import fold, quote_identifier
+
+LONGEST_TEXTS = 512
+"""Bytes of the constant texts of one SELECT of a UNION ALL."""
+
+_ACCEPTED = "UNION ALL of SELECTs over tables with one privacy unit"
+ReadBranch = Callable[[exp.Expr, Reading], RowSource]
+
+
+def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranch) -> RowSource:
+    """Returns the source of a UNION ALL; the rows of a unit in it are its rows in all branches."""
+    nodes = _branches(query)
+    branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
+    _require_one_unit(branches, nodes)
+    columns = _columns(branches, nodes)
+    unit_type = _unit_type(branches, query)
+    alias, first = f"r{next(reading.private)}", branches[0]
+    unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, sum(branch.usual_rows for branch in branches))
+    reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
+    relation = PrivateRelation(
+        alias,
+        first.table,
+        "(" + " UNION ALL ".join(_branch_sql(branch, columns) for branch in branches) + ")",
+        _policy(branches, columns, unit),
+        (*columns, Column(UNIT_COLUMN, unit_type)),
+        UNIT_COLUMN,
+        unit_type,
+        _links(branches, columns),
+        tuple(column.name for column in columns),
+        reads,
+        unit_names=tuple(name for branch in branches for one in branch.relations for name in one.unit_columns),
+        nested=Union(tuple(_branch(branch, columns) for branch in branches), alias),
+    )
+    scope = Scope((Relation("", tuple((column.name, base_column(alias, column.name)) for column in columns)),))
+    return RowSource(relation, (), scope, (), ((relation,),), tuple(branches))
+
+
+def _branches(query: exp.Expr) -> list[exp.Expr]:
+    if not isinstance(query, exp.SetOperation):
+        return [query]
+    plain = {"this", "expression", "distinct", "with_"}
+    other = {part for part, value in query.args.items() if value} - plain
+    if not isinstance(query, exp.Union) or query.args.get("distinct") or other or query.args.get("with_"):
+        words = query.key.upper() + (" BY NAME" if "by_name" in other else "")
+        raise refusal(query, f"{words} over private rows is refused", _ACCEPTED)
+    return [*_branches(query.this), *_branches(query.expression)]
+
+
+def _require_one_unit(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> None:
+    units = [branch.first.policy.unit for branch in branches]
+    for unit, branch, node in zip(units, branches, nodes, strict=True):
+        if unit.column is None:
+            raise refusal(
+                node,
+                f"{branch.table.table} protects single rows: UNION ALL of it is refused",
+                "policies with PRIVACY UNIT column",
+            )
+        if unit.key != units[0].key:
+            raise refusal(
+                node,
+                f"{branches[0].table.table} and {branch.table.table} do not share a privacy unit",
+                "policies whose PRIVACY UNIT is one column, or REFERENCES it",
+            )
+
+
+def _outputs(branch: RowSource) -> list[tuple[str, exp.Expr]]:
+    return list(branch.scope.columns())
+
+
+def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[Column, ...]:
+    """Returns the names of the first branch; every branch has the same number of columns, of the same types."""
+    columns: list[Column] = []
+    for branch, node in zip(branches, nodes, strict=True):
+        outputs, types = _outputs(branch), column_types(branch)
+        found = [Column(name, _type(expression, types, node)) for name, expression in outputs]
+        _require_short_texts([expression.unnest() for _, expression in outputs], node)
+        columns = columns or found
+        if [column.type_name for column in found] != [column.type_name for column in columns]:
+            raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
+    names = [fold(column.name) for column in columns]
+    if len(set(names)) < len(names) or UNIT_COLUMN in names:
+        raise refusal(nodes[0], "two columns of UNION ALL have one name", "a name for each column")
+    return tuple(columns)
+
+
+def _require_short_texts(outputs: Sequence[exp.Expr], node: exp.Expr) -> None:
+    """Refuses long constants: they are held beside each row of a person, where a joined UNION ALL is cut."""
+    texts = [one.name.encode("utf-8", "surrogatepass") for one in outputs if isinstance(one, exp.Literal)]
+    if sum(map(len, texts)) > LONGEST_TEXTS:
+        raise refusal(node, "the texts inside UNION ALL are too long", f"at most {LONGEST_TEXTS} bytes together")
+
+
+def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str:
+    plain = expression.unnest()
+    if isinstance(plain, exp.Column):
+        return types[sql_of(plain)]
+    if isinstance(plain, exp.Literal) and plain.is_string:
+        return "VARCHAR"
+    raise refusal(node, "an expression inside UNION ALL is refused", "columns and texts; expressions around UNION ALL")
+
+
+def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
+    listed = [
+        f"{sql_of(expression.unnest())} AS {quote_identifier(column.name)}"
+        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
+    ]
+    types = column_types(branch)
+    where = " AND ".join(sorted({f"({safe_sql(condition, types)})" for condition in branch.filters}))
+    sql = f"SELECT {', '.join((*listed, f'{unit_sql(branch)} AS {UNIT_COLUMN}'))} FROM {from_sql(branch)}"
+    return f"{sql} WHERE {where}" if where else sql
+
+
+def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
+    known, unit, outputs = row_columns(branch), unit_of(branch), list[tuple[Expression, str]]()
+    for (_, expression), column in zip(_outputs(branch), columns, strict=True):
+        node = expression.unnest()
+        text = isinstance(node, exp.Literal) and node.is_string
+        output = Literal("text", node.name) if text else known[stored_sql(node)]
+        outputs.append((output, quote_identifier(column.name)))
+    if unit is None:
+        raise InternalError("a UNION ALL of rows that are units")
+    return Branch(source_of(branch, filtered=True), unit, tuple(outputs))
+
+
+def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
+    """Returns the type of the first branch's unit; those of the others compare with it as keys do."""
+    found = [branch.units[0][0].unit_type for branch in branches]
+    if not all(comparable(found[0], other) for other in found):
+        raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
+    return found[0]
+
+
+def _links(branches: Sequence[RowSource], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
+    """Returns columns that are linked alike in every branch."""
+    found = []
+    for position, column in enumerate(columns):
+        links = {_link(branch, position) for branch in branches}
+        link = links.pop()
+        if not links and link is not None:
+            found.append((fold(column.name), link))
+    return tuple(found)
+
+
+def _source_column(branch: RowSource, position: int) -> exp.Column | None:
+    expression = _outputs(branch)[position][1].unnest()
+    return expression if isinstance(expression, exp.Column) else None
+
+
+def _link(branch: RowSource, position: int) -> str | None:
+    column = _source_column(branch, position)
+    relation = None if column is None else branch.relation(column.table)
+    return None if column is None or relation is None else relation.link(column.name)
+
+
+def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
+    """Merges what the policies of all branches say of the columns."""
+    domains = [(column.name, _domain(branches, position)) for position, column in enumerate(columns)]
+    clamps = [_clamp(branches, position, column.name) for position, column in enumerate(columns)]
+    limits = [branch.policy.max_epsilon for branch in branches]
+    least = [branch.policy.min_epsilon for branch in branches]
+    expected = [branch.policy.expect_rows for branch in branches]
+    known = [number for number in expected if number is not None]
+    return replace(
+        branches[0].policy,
+        unit=unit,
+        domains=tuple((name, domain) for name, domain in domains if domain is not None),
+        clamps=tuple(clamp for clamp in clamps if clamp is not None),
+        max_epsilon=min((limit for limit in limits if limit is not None), default=None),
+        min_epsilon=max((limit for limit in least if limit is not None), default=None),
+        expect_rows=sum(known) if len(known) == len(expected) else None,
+    )
+
+
+def _domain(branches: Sequence[RowSource], position: int) -> Domain | None:
+    """Returns the domain that all branches have, or the values of all where they are listed."""
+    found = [_own_domain(branch, position) for branch in branches]
+    first = found[0]
+    if first is None or all(domain == first for domain in found):
+        return first
+    listed = [domain for domain in found if isinstance(domain, ValueDomain) and domain.other is None]
+    if len(listed) < len(found) or len({domain.type_name for domain in listed}) != 1:
+        return None
+    values = tuple(dict.fromkeys(value for domain in listed for value in domain.values))
+    return ValueDomain(listed[0].type_name, values, any(domain.with_null for domain in listed))
+
+
+def _own_domain(branch: RowSource, position: int) -> Domain | None:
+    expression = _outputs(branch)[position][1].unnest()
+    if isinstance(expression, exp.Literal):
+        return ValueDomain("VARCHAR", (expression.name,))
+    column = _source_column(branch, position)
+    return None if column is None else branch.domain(column)
+
+
+def _clamp(branches: Sequence[RowSource], position: int, name: str) -> Clamp | None:
+    found = [_own_clamp(branch, position) for branch in branches]
+    first = found[0]
+    if first is None:
+        return None
+    alike = all(clamp is not None and replace(clamp, column=first.column) == first for clamp in found)
+    return replace(first, column=name) if alike else None
+
+
+def _own_clamp(branch: RowSource, position: int) -> Clamp | None:
+    column = _source_column(branch, position)
+    relation = None if column is None else branch.relation(column.table)
+    if column is None or relation is None:
+        return None
+    return next((clamp for clamp in relation.policy.clamps if fold(clamp.column) == fold(column.name)), None)

@@ -1,0 +1,440 @@
+"""Aggregates of an annotated SELECT as frozen values: which rows, of what number, between which public bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.language.rows.facts import Clamp, SourceColumn
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.scope import resolve
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select.options import Options
+from dpduck.language.select.private_keys import COUNTED, ONE_PER_GROUP, SELECTED
+from dpduck.language.select.request import OPEN_STEPS, TREE, Aggregate, Key, Operand, Treatment
+from dpduck.language.select.value_ranges import ClampOf, Grid, grid_of, literal, with_clamped_columns
+from dpduck.language.text.dialect import BOUNDS
+from dpduck.language.text.positions import refusal, word_of
+from dpduck.values.domain import RangeDomain, ValueDomain
+from dpduck.values.quoting import fold
+from dpduck.values.sqltypes import sql_type
+
+PER_ROW, PER_GROUP = "contribution_bounds_per_row", "contribution_bounds_per_group"
+FARTHEST = Fraction(10**15)
+OPEN_STEP = Fraction(1, 256)
+"""Of floating numbers without bounds: they reach to 2.1 billion."""
+NARROWEST = Fraction(1, 10**9)
+MOST_QUANTILES = 100
+ACCEPTED = (
+    "count, count(DISTINCT ..), sum, avg, var_pop, var_samp, stddev, min, max, median, quantile_cont, approx_quantiles"
+)
+_COUNTS = "count(*), count(column), count(*) FILTER (WHERE ..), count_if(..)"
+_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.VariancePop: "var_pop",
+    exp.Variance: "var_samp",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+}
+_FIXED_QUANTILES: dict[type[exp.Expr], Fraction] = {
+    exp.Min: Fraction(0),
+    exp.Median: Fraction(1, 2),
+    exp.Max: Fraction(1),
+}
+_QUANTILES: dict[type[exp.Expr], str] = {
+    exp.PercentileCont: "expression",
+    exp.PercentileDisc: "expression",
+    exp.Quantile: "quantile",
+    exp.ApproxQuantile: "quantile",
+}
+
+
+@dataclass
+class AggregateReader:
+    """Reads aggregates over a row source.
+
+    types: DuckDB types of base columns, by their SQL. expressions: what rows are asked, resolved, for later checks.
+    conditions: those of FILTER and count_if, by the SQL that runs.
+    shared: whether count(column) may be part of what its average needs; else it is a count of rows like any other.
+    opens: whether sums and averages may be of numbers without public bounds, because norms are found in the statement.
+    """
+
+    source: RowSource
+    types: Mapping[str, str]
+    expressions: list[exp.Expr] = field(default_factory=list)
+    conditions: dict[str, exp.Expr] = field(default_factory=dict)
+    shared: bool = True
+    opens: bool = False
+
+    def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
+        """Returns the aggregate, or one for each element of a list."""
+        if isinstance(node, exp.Filter):
+            condition = self._boolean(node.expression.this)
+            return tuple(
+                replace(one, condition=_both(one.condition, condition), text=sql_of(node))
+                for one in self.read(node.this)
+            )
+        if isinstance(node, exp.CountIf):
+            return (Aggregate(self._boolean(node.this), sql_of(node)),)
+        if isinstance(node, exp.Count):
+            return (self._count(node),)
+        if isinstance(node, exp.ApproxDistinct):
+            return (self._distinct(node, node.this),)
+        if isinstance(node.this, exp.Distinct):
+            raise refusal(node, f"{_name(node)}(DISTINCT ..) is refused", "count(DISTINCT column)")
+        if type(node) in _FUNCTIONS:
+            return (self._function(node, _FUNCTIONS[type(node)]),)
+        fractions, argument = self._fractions(node)
+        operand = self._operand(node, argument, "")
+        return tuple(Aggregate("", sql_of(node), "quantile", operand, fraction) for fraction in fractions)
+
+    def _count(self, node: exp.Count) -> Aggregate:
+        argument, text = node.this, sql_of(node)
+        if isinstance(argument, exp.Distinct):
+            if len(argument.expressions) != 1:
+                raise refusal(node, "count(DISTINCT ..) of several columns is refused", self._units())
+            return self._distinct(node, argument.expressions[0])
+        if node.expressions:
+            raise refusal(node, "count takes one argument", _COUNTS)
+        bounds = self._bounds(node)
+        if PER_ROW in bounds:
+            raise refusal(node, f"{PER_ROW} does not apply to count", f"count(*, {PER_GROUP} => (0, 5))")
+        condition, operand = "", None
+        if argument is not None and not isinstance(argument, (exp.Star, exp.Literal)):
+            expression = resolve(argument, self.source.scope)
+            check_row_local(expression)
+            known = self._certain(expression)
+            if known is not None and self.shared and not bounds:
+                return Aggregate("", text, "count", known)
+            condition = self._safe(exp.Is(this=exp.Paren(this=expression), expression=exp.Null()).not_())
+        if PER_GROUP in bounds:
+            low, high = bounds[PER_GROUP]
+            if low.denominator != 1 or high.denominator != 1 or high > 10**9 or low < 0:
+                raise refusal(node, "bounds of a count are whole numbers from 0", f"{PER_GROUP} => (0, 5)")
+            operand = Operand("", low, high, Fraction(1), "sum")
+        return Aggregate(condition, text, "count", operand)
+
+    def _certain(self, expression: exp.Expr) -> Operand | None:
+        """Returns the operand of a clamped column whose values all count: avg then measures count(column), too."""
+        column = expression.unnest()
+        if not isinstance(column, exp.Column) or self._clamp(column) is None:
+            return None
+        grid = grid_of(column, self._clamp, self.types)
+        certain = not sql_type(self.types.get(sql_of(column), "")).is_float
+        return self._settled(column, column, grid, "", self._clamp) if certain and grid is not None else None
+
+    def _distinct(self, node: exp.Expr, argument: exp.Expr) -> Aggregate:
+        if isinstance(argument.unnest(), exp.Tuple):
+            return self._together(node, argument.unnest())
+        column = resolve(argument, self.source.scope).unnest()
+        domain = None
+        if isinstance(column, exp.Column):
+            relation, domain = self.source.relation(column.table), self.source.domain(column)
+            if relation is not None and relation.unit is not None and fold(column.name) == fold(relation.unit):
+                present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
+                return Aggregate(present, sql_of(node), "count", ONE_PER_GROUP)
+        if isinstance(domain, RangeDomain) and sql_type(domain.type_name).is_integer and domain.step == "1":
+            domain = None if domain.with_edges else ValueDomain(domain.type_name, domain.edges)
+        others = isinstance(domain, ValueDomain) and domain.other is not None
+        if others or (isinstance(domain, RangeDomain) and domain.with_edges):
+            raise refusal(
+                node,
+                "count(DISTINCT ..) takes a column whose values are declared one by one, without OTHER and EDGES",
+                "a DOMAIN without WITH OTHER and WITH EDGES, or the privacy unit's column",
+            )
+        if not isinstance(domain, ValueDomain):
+            raise refusal(
+                node,
+                "count(DISTINCT ..) takes a column whose values are declared",
+                "the privacy unit's column, or a column with DOMAIN .. IN (..), FROM a public table, BOOLEAN or ENUM",
+            )
+        source = SourceColumn(sql_of(column), replace(domain, with_null=False))
+        return Aggregate("", sql_of(node), "distinct", None, None, source)
+
+    def _together(self, node: exp.Expr, columns: exp.Expr) -> Aggregate:
+        """Counts units that several columns hold together: rows whose unit is NULL take part in nothing."""
+        resolved = [resolve(one, self.source.scope).unnest() for one in columns.expressions]
+        written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
+        held = [{(one.alias, fold(column.name)) for column in one.together} for one in self.source.together]
+        if written not in held:
+            raise refusal(node, "count(DISTINCT (..)) takes all columns of a unit", self._units("count(*)"))
+        return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
+
+    def _units(self, other: str = "count(DISTINCT column)") -> str:
+        """Returns what counts units, as it is typed."""
+        units = (", ".join(column.name for column in one.together) for one in self.source.together)
+        return next((f"count(DISTINCT ({names}))" for names in units), other)
+
+    def _function(self, node: exp.Expr, function: str) -> Aggregate:
+        by_group = {"sum": "sum", "avg": "average"}.get(function, "")
+        operand = self._operand(node, node.this, by_group)
+        counted = counted_condition(node.this) if function == "sum" and not self._bounds(node) else None
+        counts = "" if counted is None else safe_sql(resolve(counted, self.source.scope), self.types)
+        return Aggregate("", sql_of(node), function, operand, counts=counts)
+
+    def _operand(self, node: exp.Expr, argument: exp.Expr | None, by_group: str) -> Operand:
+        """Reads an aggregate's operand, with the bounds that the policy, the expression or the aggregate declares."""
+        if not isinstance(argument, exp.Expr):
+            raise refusal(node, f"{_name(node)} takes one column or expression", f"{_name(node)}(column)")
+        expression = resolve(argument, self.source.scope)
+        check_row_local(expression)
+        self.expressions.append(expression)
+        bounds = self._bounds(node)
+        if PER_GROUP in bounds and not by_group:
+            raise refusal(node, f"{PER_GROUP} does not apply to {_name(node)}", f"{PER_ROW} => (0, 100)")
+        per_group = by_group if PER_GROUP in bounds else ""
+        given = bounds.get(PER_GROUP) or bounds.get(PER_ROW)
+        clamp_of, grid = self._clamp, None
+        if not bounds or not isinstance(expression.unnest(), exp.Column):
+            grid = grid_of(expression, self._clamp, self.types)
+        if given is not None:
+            grid = Grid(given[0], given[1], self._step(expression, given))
+        elif grid is None:
+            clamp_of, grid = self._declared, grid_of(expression, self._declared, self.types)
+        opened = grid is None and self.opens and bool(by_group) and not per_group
+        if opened:
+            grid = self._open(expression)
+        if grid is None:
+            _require_numbers(argument, self.types.get(sql_of(expression.unnest()), ""))
+            accepted = f"{_name(node)}(x, {PER_ROW} => (0, 100)), or CLAMP x BETWEEN 0 AND 100 in the policy"
+            if by_group and isinstance(expression.unnest(), exp.Column):
+                accepted += ", or max_norm_contributed = 'private'"
+            raise refusal(argument, "nothing public bounds these values", accepted)
+        bounds_of = None if given is not None or opened else clamp_of
+        return self._settled(argument, expression, grid, per_group, bounds_of, opened)
+
+    def _settled(
+        self,
+        place: exp.Expr,
+        expression: exp.Expr,
+        grid: Grid | None,
+        per_group: str,
+        clamp_of: ClampOf | None,
+        opened: bool = False,
+    ) -> Operand:
+        """clamp_of: the bounds of columns, None where those of the whole expression were given.
+
+        opened: whether all steps of the grid are kept.
+        """
+        if grid is None or max(abs(grid.low), abs(grid.high)) > FARTHEST or 0 < grid.high - grid.low < NARROWEST:
+            raise refusal(place, "these bounds are too far from 0 or too close", "bounds from -1e15 to 1e15")
+        settled = grid if opened else grid.settled()
+        column = expression.unnest()
+        kind = sql_type(self.types.get(sql_of(column), "") if isinstance(column, exp.Column) else "")
+        plain = kind.is_numeric and kind.bits <= 64
+        if plain:
+            sql = f"CAST({sql_of(column)} AS DOUBLE)"
+        else:
+            inner = expression if clamp_of is None else with_clamped_columns(expression, clamp_of, self.types)
+            sql = f"try(CAST(({sql_of(inner)}) AS DOUBLE))"
+        certain = plain and not kind.is_float
+        return Operand(sql, settled.low, settled.high, settled.step, per_group, certain)
+
+    def _open(self, expression: exp.Expr) -> Grid | None:
+        """Returns the widest grid of a column of numbers, by its type alone."""
+        column = expression.unnest()
+        if not isinstance(column, exp.Column):
+            return None
+        floating = sql_type(self.types.get(sql_of(column), "")).is_float
+        step = OPEN_STEP if floating else self._step(expression, (Fraction(0), Fraction(0)))
+        return Grid(-OPEN_STEPS * step, OPEN_STEPS * step, step) if step else None
+
+    def _step(self, expression: exp.Expr, bounds: tuple[Fraction, Fraction]) -> Fraction:
+        """Returns the step of a column that has one, where the bounds fit it; 0 where a step is to be chosen."""
+        column = expression.unnest()
+        if not isinstance(column, exp.Column):
+            return Fraction(0)
+        clamp, kind = self._clamp(column), sql_type(self.types.get(sql_of(column), ""))
+        step = Fraction(0)
+        if clamp is not None:
+            step = Fraction(clamp.step)
+        elif kind.is_integer or kind.is_decimal:
+            step = Fraction(1, 10**kind.scale)
+        fits = step and all(bound % step == 0 for bound in bounds)
+        return step if fits else Fraction(0)
+
+    def _bounds(self, node: exp.Expr) -> dict[str, tuple[Fraction, Fraction]]:
+        """contribution_bounds_per_row and contribution_bounds_per_group, as an aggregate was given them."""
+        found: dict[str, tuple[Fraction, Fraction]] = {}
+        for bound in node.meta.get(BOUNDS) or []:
+            name = str(bound.this.name).lower()
+            if name not in (PER_ROW, PER_GROUP):
+                raise refusal(
+                    node, f"the argument {name!r} is unknown", f"{PER_ROW} => (0, 100), {PER_GROUP} => (0, 5)"
+                )
+            pair = bound.expression.expressions if isinstance(bound.expression, exp.Tuple) else []
+            values = [literal(value) for value in pair]
+            if len(values) != 2 or values[0] is None or values[1] is None or values[0] >= values[1]:
+                raise refusal(node, f"{name} takes two numbers, the lower one first", f"{name} => (0, 100)")
+            if found:
+                raise refusal(node, "bounds are given twice", f"{PER_ROW} or {PER_GROUP}, once")
+            found[name] = (values[0], values[1])
+        if PER_GROUP in found and self.source.first.policy.unit.column is None:
+            raise refusal(node, f"with PRIVACY UNIT ROW every row is a unit: {PER_GROUP} is refused", PER_ROW)
+        return found
+
+    def _fractions(self, node: exp.Expr) -> tuple[list[Fraction], exp.Expr | None]:
+        """Returns the quantiles that are asked, and of what."""
+        if type(node) in _FIXED_QUANTILES:
+            if any(value for name, value in node.args.items() if name != "this"):
+                raise refusal(node, f"{_name(node)} takes one column or expression", f"{_name(node)}(column)")
+            return [_FIXED_QUANTILES[type(node)]], node.this
+        if isinstance(node, exp.WithinGroup):
+            ordered = node.expression.expressions if isinstance(node.expression, exp.Order) else []
+            if len(ordered) == 1 and isinstance(node.this, (exp.PercentileCont, exp.PercentileDisc)):
+                fractions = [_fraction(node, part) for part in _listed(node.this.this)]
+                node.meta[BOUNDS] = node.this.meta.get(BOUNDS)
+                descending = bool(ordered[0].args.get("desc"))
+                return [1 - one if descending else one for one in fractions], ordered[0].this
+        if isinstance(node, exp.ApproxQuantiles):
+            number = literal(node.expression) if isinstance(node.expression, exp.Expr) else None
+            if number is None or number.denominator != 1 or not 1 <= number < MOST_QUANTILES:
+                raise refusal(node, "approx_quantiles takes the number of parts", "approx_quantiles(column, 4)")
+            return [Fraction(part, int(number)) for part in range(int(number) + 1)], node.this
+        if type(node) in _QUANTILES:
+            return [_fraction(node, part) for part in _listed(node.args.get(_QUANTILES[type(node)]))], node.this
+        raise refusal(node, f"the aggregate {_name(node)} is refused", ACCEPTED)
+
+    def _clamp(self, column: exp.Column) -> Clamp | None:
+        relation = self.source.relation(column.table)
+        return None if relation is None else relation.policy.clamp(column.name)
+
+    def _declared(self, column: exp.Column) -> Clamp | None:
+        """Returns the clamp of a column, or else the bounds of the RANGE that is its domain; values outside count as a
+        bound.
+
+        Of integers the last value inside is the upper bound, and other types get a step as clamps without one do.
+        """
+        clamp, relation = self._clamp(column), self.source.relation(column.table)
+        domain = None if relation is None or clamp is not None else relation.domain(column.name)
+        if not isinstance(domain, RangeDomain) or domain.unit:
+            return clamp
+        if sql_type(domain.type_name).is_integer:
+            return Clamp(column.name, domain.edges[0], str(int(domain.upper) - 1), "1")
+        return Clamp(column.name, domain.edges[0], domain.upper, "0")
+
+    def _boolean(self, node: exp.Expr) -> str:
+        expression = resolve(node, self.source.scope)
+        check_row_local(expression)
+        text = self._safe(expression)
+        self.conditions[text] = expression
+        return text
+
+    def _safe(self, expression: exp.Expr) -> str:
+        self.expressions.append(expression)
+        return safe_sql(expression, self.types)
+
+
+def counted_condition(value: exp.Expr) -> exp.Expr | None:
+    """Returns the condition under which a value is 1, if it is 0 or NULL elsewhere: CASE WHEN .. THEN 1 ELSE 0 END."""
+    node = value.unnest()
+    branches = node.args["ifs"] if isinstance(node, exp.Case) and node.this is None else [node]
+    if len(branches) != 1 or not isinstance(branches[0], exp.If):
+        return None
+    branch: exp.If = branches[0]
+    other = node.args.get("default" if isinstance(node, exp.Case) else "false")
+    nothing = other is None or isinstance(other.unnest(), exp.Null) or literal(other) == 0
+    return branch.this if nothing and literal(branch.args["true"]) == 1 else None
+
+
+def is_list(node: exp.Expr) -> bool:
+    """Tells whether an aggregate answers a list."""
+    if isinstance(node, exp.Filter):
+        return is_list(node.this)
+    if isinstance(node, exp.WithinGroup):
+        return isinstance(node.this.this, exp.Array)
+    return isinstance(node, exp.ApproxQuantiles) or isinstance(node.args.get(_QUANTILES.get(type(node), "")), exp.Array)
+
+
+def _require_numbers(column: exp.Expr, type_name: str) -> None:
+    """Refuses a column of another type, which no bounds would help; other expressions have no type here."""
+    if type_name and not sql_type(type_name).is_numeric:
+        kind = sql_type(type_name).word
+        bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (0, 100)"
+        way = {"BOOLEAN": f"; or CAST({column.name} AS INTEGER)", "VARCHAR": bounded}.get(kind, "")
+        raise refusal(column, f"{column.name} is {kind}", f"a numeric column{way}")
+
+
+def _listed(node: exp.Expr | None) -> list[exp.Expr | None]:
+    return list(node.expressions) if isinstance(node, exp.Array) else [node]
+
+
+def _fraction(node: exp.Expr, part: exp.Expr | None) -> Fraction:
+    value = literal(part) if part is not None else None
+    if value is None or not 0 <= value <= 1:
+        raise refusal(node, "a quantile is a literal from 0 to 1", "quantile_cont(column, 0.5)")
+    return value
+
+
+def _both(first: str, second: str) -> str:
+    return f"({first}) AND ({second})" if first else second
+
+
+def _name(node: exp.Expr) -> str:
+    return word_of(node) or (node.sql_name().lower() if isinstance(node, exp.Func) else node.key)
+
+
+# Which options go with which aggregates; refused before the charge, from the statement alone.
+
+
+def check_groups(
+    aggregates: Sequence[Aggregate], keys: Sequence[Key], sets: Sequence[tuple[int, ...]], place: exp.Expr
+) -> None:
+    """Refuses aggregates by group and unit where groups are not released as they are counted, one by one."""
+    by_group = [one for one in aggregates if one.operand is not None and one.operand.per_group]
+    others = [key for key in keys if by_group and not _one_to_one(key)]
+    if by_group and (len(sets) != 1 or others):
+        made = len(sets) == 1 and not others[0].shape
+        groups = "groups of an expression are made of several values each" if made else "these groups overlap"
+        raise refusal(
+            place,
+            f"{by_group[0].text[:60]} bounds what a unit adds to a group, and {groups}",
+            "one plain GROUP BY of columns" + "; of an expression: a stored column of it with a DOMAIN" * made,
+        )
+
+
+def _one_to_one(key: Key) -> bool:
+    kept = [code for code in key.codes if code >= 0]
+    return len(key.sources) == 1 and len(set(kept)) == len(kept) and not key.shape
+
+
+def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Sequence[Key], place: exp.Expr) -> None:
+    """Options that hold for counts alone, keys that hold for sums alone, and one weight for each aggregate."""
+    treatment = options.treatment
+    others = [one for one in aggregates if one.function != "count"]
+    if others and (treatment.integer or treatment.nonnegative):
+        raise refusal(
+            place,
+            f"nonnegative and integer are for counts, and {others[0].text[:60]} is none",
+            "round(..) or greatest(.., 0) in the select list",
+        )
+    if options.selection is not None and any(one.function not in (*SELECTED, "distinct") for one in others):
+        raise refusal(place, *COUNTED)
+    if options.target_stderr is not None and any(one.function != "count" or one.operand for one in aggregates):
+        raise refusal(place, "target_stderr is for counts of rows", "epsilon = .. or rho = ..")
+    if treatment.aggregate_weights and options.target_stderr is not None:
+        raise refusal(place, "target_stderr leaves nothing to share out", "target_stderr without aggregate_weights")
+    if treatment.aggregate_weights and len(treatment.aggregate_weights) != len(aggregates):
+        raise refusal(
+            place,
+            f"{len(treatment.aggregate_weights)} aggregate_weights for {len(aggregates)} aggregates",
+            f"one weight for each of {', '.join(one.text[:40] for one in aggregates[:6])}",
+        )
+    said = treatment.quantiles != Treatment.quantiles or not treatment.quantile_intervals
+    if said and not any(one.is_quantile for one in aggregates):
+        raise refusal(place, "quantiles says how quantiles are measured, and none is asked", "median(column)")
+    if treatment.quantiles == TREE and not treatment.quantile_intervals:
+        raise refusal(
+            place, "a tree has its intervals for nothing", "quantile_intervals = FALSE without quantiles = 'tree'"
+        )
+    alone = [one for one in aggregates if one.function in ("quantile", "distinct")]
+    if alone and (any(key.shape for key in keys) or treatment.strategy_table):
+        raise refusal(
+            place, f"{alone[0].text[:60]} is not answered for PREFIXES or RANGES", "GROUP BY the column itself"
+        )

@@ -1,0 +1,449 @@
+"""An annotated SELECT, checked against public facts alone, as a frozen Request and the SQL around its release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import prod
+
+from sqlglot import exp
+
+from dpduck.language.rows.facts import Policy, PublicFacts, SourceColumn
+from dpduck.language.rows.periods import by_periods
+from dpduck.language.rows.relation import PRIVATE_ALIAS
+from dpduck.language.rows.scope import resolve
+from dpduck.language.rows.source import read_row_source
+from dpduck.language.rows.sql import column_types, rows_of
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select.aggregates import AggregateReader, check_groups, check_treatment
+from dpduck.language.select.answers import AnswerReader, has_aggregate
+from dpduck.language.select.binding import check_rows
+from dpduck.language.select.cells import cell_columns, summarised, with_summary_columns
+from dpduck.language.select.excluded_cells import possible_cells
+from dpduck.language.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
+from dpduck.language.select.options import (
+    Caption,
+    Options,
+    price_of,
+    read_options,
+    require_caption,
+    require_confidence,
+    require_groups,
+    require_norm,
+    row_bound,
+)
+from dpduck.language.select.outer import (
+    Described,
+    OuterQuery,
+    SelectItem,
+    described_items,
+    find_annotated,
+    released_select,
+    select_items,
+    surround,
+    with_errors,
+    with_intervals_of,
+    with_level,
+)  # fmt: skip
+from dpduck.language.select.private_keys import require_counts, require_persons, require_selectable, selection_of
+from dpduck.language.select.request import Aggregate, Key, Question, Request, Treatment
+from dpduck.language.select.together import with_counts_together
+from dpduck.language.select.usual_norms import MANY_ROWS, may_find_norms, with_norms
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.text.dialect import DifferentialPrivacy
+from dpduck.language.text.options import Option
+from dpduck.language.text.positions import refusal
+from dpduck.values.domain import RangeDomain
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
+from dpduck.values.sqltypes import sql_type
+
+MAX_RELEASED_CELLS = 50_000_000
+MAX_AGGREGATES = 100
+_REFUSED_CLAUSES = {
+    "distinct": ("SELECT DISTINCT is refused", "GROUP BY"),
+    "sample": ("SAMPLE is refused: sampling is not a guarantee", "the statement without it"),
+    "windows": ("a WINDOW clause is refused", "OVER (..) in place"),
+    "into": ("INTO is refused", "CREATE TABLE x AS FROM dp(..)"),
+    "laterals": ("LATERAL is refused", "a join with a declared public table"),
+    "exclude": ("EXCLUDE is refused", "a list of columns"),
+    "pivots": ("PIVOT is refused", "GROUP BY"),
+    "locks": ("FOR UPDATE is refused", "the statement without it"),
+}
+_ACCEPTED_CLAUSES = {
+    "hint", "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset", "with_",
+    "kind",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A request, the SQL that reads its release, and the confidence of its intervals.
+
+    shown: the names under which aggregates are shown unchanged, with the aggregates' numbers.
+    cells: the columns of a view with one row for each cell, empty otherwise. Each has its name and the released name.
+    ahead: how many times its price a target with reuse may pay.
+    described: the columns of a view that are no answers.
+    caption: words for the readers of a view.
+    """
+
+    request: Request
+    outer: OuterQuery
+    confidence: Fraction
+    shown: tuple[tuple[str, int], ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()
+    reuse: bool = False
+    ahead: Fraction = Fraction(1)
+    described: tuple[Described, ...] = ()
+    caption: Caption = field(default_factory=Caption)
+
+    @property
+    def levels(self) -> bool:
+        """Tells whether a view has rows of several grouping sets, and names the grouping set of each row."""
+        question = self.request.question
+        return len(question.grouping_sets) > 1 and question.summary is None and not self.cells
+
+
+def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
+    """Returns the request of a statement; every refusal comes from here, before anything is charged.
+
+    more: options that mechanisms have beside those of every statement; None where keys cannot be selected.
+    """
+    try:
+        analysis, source = read_analysis(ask, facts, more)
+        if analysis.caption != Caption():
+            require_caption(analysis.caption, analysis.shown, ask.view is not None, ask.query)
+        if more is None:  # a stream, whose rows may be gone when others come
+            return analysis
+        if not analysis.cells and len(analysis.request.question.aggregates) > 1:
+            joined = with_counts_together(analysis.request, source, facts, analysis.reuse)
+            analysis = replace(analysis, request=joined)
+        if not source.first.keys:
+            return analysis
+        return replace(analysis, request=with_cell_key(analysis.request, source, facts))
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+
+
+def counted(
+    select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None, bins: int = 0
+) -> tuple[Request, RowSource]:
+    """Returns the rows of a SELECT of columns, counted by a group's sets at the price of these options; and the source.
+
+    For statements that ask something else of their rows than aggregates. bins: of a column with more, none for all.
+    """
+    given, source = read_options(options, select), read_row_source(select, facts, {})
+    if given.treatment.groups:
+        raise refusal(select, "max_groups_contributed is of SELECTs by public groups", "the statement without it")
+    items = select_items(select, source.scope) if group is not None else ()
+    grouping = _grouping(group, items, source)
+    builder = KeyBuilder(source, facts, given.selection is not None or None, given.summary is not None, bins)
+    keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
+    (sets, _), aggregates = _grouping_sets(grouping, keys), (Aggregate("", "count(*)"),)
+    check_groups(aggregates, keys, sets, select)
+    request = _request(given, select, source, builder.sources, keys, sets, aggregates, facts)
+    check_rows(select, request, source, AggregateReader(source, {}), builder.written, facts)
+    return request, source
+
+
+def read_analysis(
+    ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None, *, known: bool = False, combined: bool = False
+) -> tuple[Analysis, RowSource]:
+    """Returns the analysis, and its rows. known: answered from releases, with errors; combined: so, and no more."""
+    select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
+    _check_clauses(select)
+    clause = select.args.get("hint")
+    written_here = clause.expressions if isinstance(clause, DifferentialPrivacy) else ()
+    options = read_options(written_here if ask.view is None else ask.options, clause or select, more or ())
+    source = read_row_source(select, facts, common)
+    items = select_items(select, source.scope)
+    grouping = _grouping(select.args.get("group"), items, source)
+    chosen = options.selection is not None or (None if known or more is None else False)
+    builder = KeyBuilder(source, facts, chosen, nodes=options.summary is not None)
+    keys = tuple(builder.build(text, expression) for text, expression in grouping.keys)
+    plain, shared = options.summary is None and not chosen, not chosen and options.target_stderr is None
+    usual = source.first.policy.unit.max_rows >= MANY_ROWS and more is not None and not (known or combined)
+    usual = usual and may_find_norms(options, source, keys)
+    widens = usual or options.treatment.total or options.treatment.left_out
+    answers = AnswerReader(
+        source.scope,
+        _released_names(keys),
+        tuple(key.name for key in keys),
+        AggregateReader(source, column_types(source), shared=shared, opens=options.treatment.finds_norm),
+        {fold(item.name): item.expression for item in items},
+        enums=_enums(keys, builder.sources),
+        moved=options.treatment.moves or widens or not plain or known or combined,
+    )
+    sets, repeated = _grouping_sets(grouping, keys)
+    if chosen:
+        require_selectable(keys, sets, clause or select)
+    possible = _possible(select.args.get("where"), keys, builder.sources, source, facts) if plain else None
+    released = released_select(select, items, answers, repeated, possible)
+    released = _with_columns(released, items, keys, ask, options, answers, known, len(sets) > 1 and more is not None)
+    if not answers.aggregates:
+        raise refusal(select, "nothing is counted", "count(*), count(column) or count(*) FILTER (WHERE ..)")
+    check_treatment(options, answers.aggregates, keys, clause or select)
+    options = replace(options, treatment=_weighted(options.treatment, sets, repeated, clause or select))
+    request = _request(options, select, source, builder.sources, keys, sets, tuple(answers.aggregates), facts)
+    request = with_intervals(request, source.policy, answers.reader.conditions)
+    request = with_norms(request) if usual else request
+    if options.summary is not None:
+        request = summarised(request, options.summary, source.policy.expect_rows, clause or select)
+    check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
+    outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
+    shown = tuple((one.name, number) for one in items if (number := answers.number_of(one.expression)) is not None)
+    cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
+    rest = (options.reuse, options.ahead, described_items(released, items, answers) if ask.view is not None else ())
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
+
+
+def _possible(
+    where: exp.Where | None,
+    keys: tuple[Key, ...],
+    columns: tuple[SourceColumn, ...],
+    source: RowSource,
+    facts: PublicFacts,
+) -> exp.Expr | None:
+    """Returns what released cells meet in which there may be rows; None for all of them."""
+    if where is None:
+        return None
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return possible_cells(where.this, keys, columns, source.scope, collated)
+
+
+def _with_columns(
+    select: exp.Select,
+    items: tuple[SelectItem, ...],
+    keys: tuple[Key, ...],
+    ask: AskStatement,
+    options: Options,
+    answers: AnswerReader,
+    known: bool,
+    several: bool,
+) -> exp.Select:
+    """Returns the SELECT with the columns of a summary, or with the errors of a view or of known answers.
+
+    several: whether rows of several grouping sets stand together. Then a view names the grouping set of each row. A
+        stream does not, because its columns are part of its digest.
+    """
+    if known and ask.view is None:
+        return with_intervals_of(select, items, answers)
+    if options.summary is None and ask.view is not None:
+        shown = with_errors(select, items, answers)
+        return with_level(shown, items, answers) if several and options.form == "sets" else shown
+    return select if options.summary is None else with_summary_columns(select, items, keys, options.summary)
+
+
+def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
+    """Returns the ENUM types of keys that are columns."""
+    domains = {
+        key.name: sources[key.sources[0]].domain
+        for key in keys
+        if key.sources and key.expression == sources[key.sources[0]].sql
+    }
+    return {name: domain.type_name for name, domain in domains.items() if sql_type(domain.type_name).is_enum}
+
+
+def _view_select(ask: AskStatement) -> exp.Select:
+    if not isinstance(ask.query, exp.Select):
+        raise refusal(ask.query, "a private view takes one SELECT", "SELECT .. FROM .. GROUP BY ..")
+    return ask.query
+
+
+def _check_clauses(select: exp.Select) -> None:
+    for part, value in select.args.items():
+        if value and part not in _ACCEPTED_CLAUSES:
+            what, accepted = _REFUSED_CLAUSES.get(
+                part, (f"{part.strip('_').upper()} is refused", "the statement without it")
+            )
+            first = value[0] if isinstance(value, list) else value
+            raise refusal(first if isinstance(first, exp.Expr) else select, what, accepted)
+    if select.args.get("kind"):
+        raise refusal(select, "SELECT AS STRUCT or VALUE is refused", "a list of columns")
+
+
+def _grouping(group: exp.Group | None, items: tuple[SelectItem, ...], source: RowSource) -> Grouping:
+    aliases = {fold(item.name): item.expression for item in items}
+
+    def key_of(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Literal):
+            if not node.is_int or not 1 <= int(node.name[:6]) <= len(items):
+                raise refusal(node, "GROUP BY has no such position", f"1 .. {len(items)}, or a column")
+            node = items[int(node.name[:6]) - 1].expression
+        elif isinstance(node, exp.Column) and not node.table and fold(node.name) in aliases:
+            in_scope = any(fold(name) == fold(node.name) for name, _ in source.scope.columns())
+            node = node if in_scope else aliases[fold(node.name)]
+        if has_aggregate(node):
+            raise refusal(node, "an aggregate in GROUP BY", "columns and expressions over them")
+        return resolve(node, source.scope)
+
+    plain = [item.expression for item in items if not has_aggregate(item.expression)]
+    return read_grouping(group, [node for node in plain if node.find(exp.Column)], key_of)
+
+
+def _released_names(keys: tuple[Key, ...]) -> dict[str, str]:
+    """Returns released columns by canonical SQL: of the key, and for ranges of its column and of range_end(column)."""
+    names = {key.expression: key.name for key in keys}
+    for key in keys:
+        if key.shape:
+            column = key.expression[len(range_text(key.shape, "")) - 1 : -1]
+            names |= {column: key.name, range_text(RANGE_END, column): key.end_name}
+    return names
+
+
+def _grouping_sets(
+    grouping: Grouping, keys: tuple[Key, ...]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
+    """Returns distinct sets as key positions, and the list of set numbers to answer where some set is repeated."""
+    order = {key.expression: position for position, key in enumerate(keys)}
+    written = [tuple(sorted(order[text] for text in grouping_set)) for grouping_set in grouping.sets]
+    distinct = tuple(dict.fromkeys(written))
+    if len(distinct) == len(written):
+        return distinct, None
+    numbers = {grouping_set: number for number, grouping_set in enumerate(distinct)}
+    return distinct, tuple(numbers[grouping_set] for grouping_set in written)
+
+
+def _weighted(
+    treatment: Treatment, sets: tuple[tuple[int, ...], ...], repeated: tuple[int, ...] | None, place: exp.Expr
+) -> Treatment:
+    """Returns weights by distinct grouping set: those of a set that is repeated add up."""
+    if not treatment.weights:
+        return treatment
+    numbers = repeated if repeated is not None else tuple(range(len(sets)))
+    if len(treatment.weights) != len(numbers):
+        raise refusal(
+            place,
+            f"{len(treatment.weights)} weights for {len(numbers)} grouping sets",
+            f"weights = ({', '.join(['1'] * min(len(numbers), 3))}{', ..' if len(numbers) > 3 else ''}): "
+            f"{len(numbers)} of them, in the order of the grouping sets",
+        )
+    weights = [Fraction(0)] * len(sets)
+    for number, weight in zip(numbers, treatment.weights, strict=True):
+        weights[number] += weight
+    return replace(treatment, weights=tuple(weights))
+
+
+def _check_size(
+    select: exp.Select,
+    keys: tuple[Key, ...],
+    sets: tuple[tuple[int, ...], ...],
+    aggregates: tuple[Aggregate, ...],
+    selecting: bool,
+) -> None:
+    sizes = [key.released_size for key in keys]
+    cells = sum(prod(sizes[position] for position in grouping_set) for grouping_set in sets) * len(aggregates)
+    if cells > MAX_RELEASED_CELLS and not selecting:
+        raise refusal(
+            select,
+            f"the answer would have {cells} cells",
+            f"at most {MAX_RELEASED_CELLS}: fewer columns or grouping sets, or a summary",
+        )
+    if len(aggregates) > MAX_AGGREGATES:
+        raise refusal(select, f"{len(aggregates)} different aggregates", f"at most {MAX_AGGREGATES}")
+
+
+def _request(
+    options: Options,
+    select: exp.Select,
+    source: RowSource,
+    columns: tuple[SourceColumn, ...],
+    keys: tuple[Key, ...],
+    sets: tuple[tuple[int, ...], ...],
+    aggregates: tuple[Aggregate, ...],
+    facts: PublicFacts,
+) -> Request:
+    place = select.args.get("hint") or select
+    if options.selection is None:
+        check_groups(aggregates, keys, sets, place)
+    if options.summary is None:
+        _check_size(select, keys, sets, aggregates, options.selection is not None)
+    policy = source.policy
+    rows = by_periods(rows_of(source, facts, row_bound(options, source, place), select), columns, source, facts, select)
+    question = Question(
+        sources=columns,
+        keys=keys,
+        grouping_sets=sets,
+        aggregates=aggregates,
+        treatment=options.treatment,
+        selection=(
+            None if options.selection is None else selection_of(options.selection, policy, rows.unit_bound, place)
+        ),
+        own=options.own,
+    )
+    require_persons(rows, question, place)
+    request = Request(rows, question, price_of(options, policy, place))
+    require_norm(options, request, place)
+    if options.treatment.groups:
+        require_groups(options, request, place)
+    if options.selection is not None:
+        require_counts(request, place)
+    return request
+
+
+# count(*) FILTER (WHERE age BETWEEN a AND b), several of them: intervals of bins, planned together as one
+# workload.
+
+_STRATEGIES = ("auto", "hierarchy", "haar", "p_identity", "gaussian_optimum")
+
+
+def with_intervals(request: Request, policy: Policy, conditions: Mapping[str, exp.Expr]) -> Request:
+    """Returns the request with its aggregates as intervals, where all of them are; as it is otherwise.
+
+    That takes at least two aggregates without GROUP BY, over one integer column with bins that every BETWEEN meets
+    (age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20), and options that ranges can serve.
+    """
+    treatment = request.question.treatment
+    plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
+    plain = plain and treatment.norm is None and not treatment.finds_norm
+    if (
+        request.question.keys
+        or request.question.grouping_sets != ((),)
+        or len(request.question.aggregates) < 2
+        or not plain
+    ):
+        return request
+    if any(aggregate.function != "count" or aggregate.operand is not None for aggregate in request.question.aggregates):
+        return request
+    found = [_bounds(conditions.get(aggregate.condition)) for aggregate in request.question.aggregates]
+    known = [bounds for bounds in found if bounds is not None]
+    if len(known) < len(found) or len({column.sql() for column, _, _ in known}) != 1:
+        return request
+    column = known[0][0]
+    domain = policy.domain(column.name) if column.table == PRIVATE_ALIAS else None
+    if not isinstance(domain, RangeDomain) or domain.with_edges or not sql_type(domain.type_name).is_integer:
+        return request
+    edges = {int(edge): number for number, edge in enumerate((*domain.edges, domain.upper))}
+    intervals = tuple((edges.get(low, -1), edges.get(high, -1)) for _, low, high in known)
+    if any(not 0 <= start < stop for start, stop in intervals):
+        return request
+    sources = (SourceColumn(column.sql(dialect="duckdb"), domain),)
+    return replace(request, question=replace(request.question, sources=sources, intervals=intervals))
+
+
+def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
+    """Returns the column, the first value and the first value after, of one BETWEEN or one pair of comparisons."""
+    node = None if condition is None else condition.unnest()
+    if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
+        low, high = _whole(node.args["low"]), _whole(node.args["high"])
+        column, beyond = node.this, None if high is None else high + 1
+    elif isinstance(node, exp.And):
+        first, second = node.left.unnest(), node.right.unnest()
+        if not isinstance(first, exp.GTE) or not isinstance(second, exp.LT) or first.this != second.this:
+            return None
+        column, low, beyond = first.this, _whole(first.expression), _whole(second.expression)
+    else:
+        return None
+    if not isinstance(column, exp.Column) or low is None or beyond is None:
+        return None
+    return column, low, beyond
+
+
+def _whole(node: exp.Expr) -> int | None:
+    """Returns the value of a short whole number."""
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    if not isinstance(literal, exp.Literal) or not literal.is_int or len(literal.name) > 18:
+        return None
+    return -int(literal.name) if negative else int(literal.name)

@@ -1,0 +1,342 @@
+"""What will run over private rows, bound by DuckDB over tables without any: its complaints become refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpduck.language.rows.expressions import BOOLEAN, sql_of
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.functions import temporal_arguments
+from dpduck.language.rows.relation import comparable
+from dpduck.language.rows.scope import Scope, resolve
+from dpduck.language.rows.sql import base, column_types, places_sql, written_conditions
+from dpduck.language.rows.tree import PrivateJoin, RowSource
+from dpduck.language.select.aggregates import AggregateReader
+from dpduck.language.select.request import Key, Request
+from dpduck.language.select.value_ranges import literal
+from dpduck.language.text.dialect import exact_number
+from dpduck.language.text.names import TableName
+from dpduck.language.text.positions import position_of, refusal
+from dpduck.values.domain import ValueDomain
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_text
+from dpduck.values.sqltypes import sql_type
+
+
+def check_rows(
+    select: exp.Select,
+    request: Request,
+    source: RowSource,
+    reader: AggregateReader,
+    written: Sequence[exp.Expr],
+    facts: PublicFacts,
+    *,
+    run: bool = True,
+) -> None:
+    """Checks all that will run over rows. written: the keys that rows are read for. run: whether it will indeed."""
+    if run:
+        check_shadowing(select, facts)
+    check_binding(request, source, reader.expressions, written, facts)
+    kept = [node.this for node in (select.args.get("having"), select.args.get("qualify")) if node is not None]
+    check_kept(kept, request.question.keys, source.scope)
+    check_conditions(source, tuple(reader.conditions.values()), (*reader.expressions, *written), facts)
+
+
+def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
+    """Refuses where what runs over private rows might not be the functions that were checked."""
+    shadowed = facts.shadowed_functions()
+    if shadowed:
+        raise refusal(
+            select,
+            f"a macro or function of this database hides the built-in {min(shadowed)}",
+            "dropping or renaming it, so that what runs over private rows is what was checked",
+        )
+
+
+def check_binding(
+    request: Request, source: RowSource, conditions: Sequence[exp.Expr], keys: Sequence[exp.Expr], facts: PublicFacts
+) -> None:
+    """Types, functions and constants are checked before anything is charged.
+
+    conditions: those of the aggregates, and the numbers that they are over. keys: those that rows are read for. They
+    and the filters run once over a row of NULLs, without TRY: a constant that does not convert would otherwise raise,
+    or count nothing, depending on whether there are rows.
+    """
+    for branch in source.all_branches:
+        check_types(written_conditions(branch), branch, ())
+        _check_rows(None, written_conditions(branch), branch, facts)
+    written = [*written_conditions(source), *conditions, *keys]
+    check_types(written, source, keys)
+    _check_rows(_row_sql(request), written, source, facts)
+
+
+def _check_rows(row_sql: str | None, written: Sequence[exp.Expr], source: RowSource, facts: PublicFacts) -> None:
+    tables = source.every_table
+    _check_temporal(written, source, tables, facts)
+    once = _once_sql(written, source, "IS NULL")
+    try:
+        facts.bind_rows(row_sql or once, once, tables)
+    except Refusal as error:
+        for one in written:
+            _check_one(one, source, facts)
+        raise error.at(None) from None
+
+
+def _check_temporal(
+    written: Sequence[exp.Expr], source: RowSource, tables: Sequence[TableName], facts: PublicFacts
+) -> None:
+    arguments = [argument for expression in written for argument in temporal_arguments(expression)]
+    if not arguments:
+        return
+    try:
+        columns = facts.bind(_once_sql(arguments, source), tables)
+    except Refusal:
+        return  # the same complaint comes again, with its place
+    for argument, column in zip(arguments, columns, strict=True):
+        if not sql_type(column.type_name).takes_date_functions:
+            raise refusal(argument, f"a function of dates over {column.type_name} is refused", "a DATE or a TIMESTAMP")
+
+
+def _row_sql(request: Request) -> str:
+    expressions = [f"({column.sql})" for column in request.question.sources]
+    expressions += [f"({key.row_sql})" for key in request.question.keys if key.row_sql]
+    expressions += [
+        f"({aggregate.condition}) IS TRUE" for aggregate in request.question.aggregates if aggregate.condition
+    ]
+    expressions += [
+        aggregate.operand.sql
+        for aggregate in request.question.aggregates
+        if aggregate.operand and aggregate.operand.sql
+    ]
+    expressions += [aggregate.distinct.sql for aggregate in request.question.aggregates if aggregate.distinct]
+    where = " AND ".join(f"({condition})" for condition in request.rows.filters) or "true"
+    return f"SELECT {', '.join(expressions) or '1'} FROM {request.rows.from_sql} WHERE {where}"
+
+
+def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:
+    """of_each: what to ask of each value; IS NULL, where values that Python cannot hold are not wanted."""
+    listed = ", ".join(f"({sql_of(expression)}) {of_each}" for expression in expressions) or "1"
+    return f"SELECT {listed} FROM {', '.join(places_sql(source))}"
+
+
+def _check_one(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> None:
+    """Points at the expression that DuckDB complains of."""
+    alone = _once_sql([expression], source, "IS NULL")
+    try:
+        facts.bind_rows(alone, alone, source.every_table)
+    except Refusal as error:
+        raise error.at(position_of(expression)) from None
+
+
+# Columns that something is computed with have a plain type, public columns included.
+#
+# A column as it stands, as a key, a unit, in IS NULL or count(column), may have any type.
+
+_ACCEPTED = "numbers, texts, BOOLEAN, dates, times, INTERVAL, ENUM and UUID; any column as it stands, and IS NULL"
+
+
+def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[exp.Expr]) -> None:
+    """Refuses the first column of another type that an expression, or a cast for a join, computes with.
+
+    keys: those of what is written that are groups, as they stand; a condition or a number is cast.
+    """
+    types, pairs = column_types(source), [(join, pair) for join in source.public_joins for pair in join.pairs]
+    alone = {id(one) for one in (*keys, *source.counted, *(private for _, (private, _) in pairs))}
+    for expression in written:
+        for column in () if _compares_keys(expression.unnest(), types) else expression.find_all(exp.Column):
+            if not _is_asked_for_null(column) and not (id(expression) in alone and expression.unnest() is column):
+                _require_plain(column, types[sql_of(column)])
+    for join, (private, name) in pairs:
+        public, own = types[base(join.alias, name)], types.get(sql_of(private))
+        if own != public:  # the one is cast to the other
+            _require_plain(private, own or public)
+            _require_plain(private, public)
+
+
+def _compares_keys(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tells whether it is an equality of two columns of one type that keys may have."""
+    sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else [node]
+    known = [types[sql_of(side)] for side in sides if isinstance(side, exp.Column)]
+    return len(sides) == len(known) == 2 and comparable(*known)
+
+
+def _is_asked_for_null(column: exp.Column) -> bool:
+    node: exp.Expr | None = column.parent
+    while isinstance(node, exp.Paren):
+        node = node.parent
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+
+
+def _require_plain(place: exp.Expr, type_name: str) -> None:
+    if not sql_type(type_name).is_plain:
+        raise refusal(place, f"an expression over {sql_type(type_name).word} is refused", _ACCEPTED)
+
+
+# Conditions are of BOOLEAN type, and ask for values that the column's domain has: by types and domains alone.
+#
+# DuckDB casts what is no BOOLEAN, row by row: WHERE sex raises for every row with a text, after the charge.
+
+_CONDITIONS = ("BOOLEAN", '"NULL"', "NULL")
+_MOST_SHOWN = 6
+_EXAMPLES = {"DATE": "DATE '2024-01-31'", "TIMESTAMP": "TIMESTAMP '2024-01-31 12:00:00'"}
+
+
+def check_conditions(
+    source: RowSource, conditions: Sequence[exp.Expr], others: Sequence[exp.Expr], facts: PublicFacts
+) -> None:
+    """Refuses the first condition that is not BOOLEAN, or that compares a column with what its domain does not have.
+
+    conditions: those of the aggregates. others: numbers and keys, which may hold conditions inside CASE.
+    """
+    for branch in source.all_branches:
+        _check_source(branch, (), written_conditions(branch), facts)
+    _check_source(source, conditions, (*written_conditions(source), *others), facts)
+
+
+def _check_source(
+    source: RowSource, conditions: Sequence[exp.Expr], others: Sequence[exp.Expr], facts: PublicFacts
+) -> None:
+    whole = [*_filters(source), *conditions]
+    asked = [*whole, *(part for one in (*whole, *others) for part in _inside(one))]
+    types = column_types(source)
+    unknown = []
+    for one in asked:
+        node = one.unnest()
+        if isinstance(node, exp.Column):
+            _require_boolean(node, types[sql_of(node)], source)
+        elif not isinstance(node, (*BOOLEAN, exp.Null)):
+            unknown.append(node)
+    for node in unknown:
+        found = _bound_type(node, source, facts)
+        if found not in _CONDITIONS:
+            raise refusal(node, f"a condition is {found}", "a condition such as sex = 'F', which is true or false")
+    if not any(facts.has_collations(table) for table in source.every_table):
+        for one in whole:
+            for part in _conjuncts(one):
+                _check_literals(part, source)
+
+
+def _filters(source: RowSource) -> Iterator[exp.Expr]:
+    """Yields conditions of WHERE and ON, of what is joined too."""
+    yield from source.filters
+    for join in source.joins:
+        if isinstance(join, PrivateJoin):
+            yield from (*join.conditions, *_filters(join.source))
+
+
+def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """Yields parts that DuckDB casts to BOOLEAN, because of what they are parts of."""
+    for node in expression.walk():
+        if isinstance(node, (exp.And, exp.Or)):
+            yield from (node.this, node.expression)
+        elif isinstance(node, exp.Not) or _asks_its_first(node):
+            yield node.this
+
+
+def _asks_its_first(node: exp.Expr) -> bool:
+    """Tells whether it is IS TRUE or IS FALSE, or a condition of CASE WHEN or IF; CASE x WHEN .. compares instead."""
+    if isinstance(node, exp.If):
+        return not isinstance(node.parent, exp.Case) or node.parent.this is None
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)
+
+
+def _bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
+    try:
+        (column,) = facts.bind(f"SELECT {sql_of(node)} FROM {', '.join(places_sql(source))}", source.every_table)
+    except Refusal:
+        return "BOOLEAN"  # DuckDB's complaint comes again, with its place
+    return column.type_name
+
+
+def _require_boolean(column: exp.Column, type_name: str, source: RowSource) -> None:
+    if type_name != "BOOLEAN":
+        kind, domain = sql_type(type_name).word, source.domain(column)
+        if isinstance(domain, ValueDomain) and domain.values:
+            example = _spelled(domain.values[0], domain)
+        else:
+            example = _example(type_name)
+        raise refusal(column, f"{column.name} is {kind}", f"a condition such as {column.name} = {example}")
+
+
+def _example(type_name: str) -> str:
+    return _EXAMPLES.get(type_name, "'text'" if sql_type(type_name).has_any_letters else "1")
+
+
+def check_kept(conditions: Sequence[exp.Expr], keys: Sequence[Key], scope: Scope) -> None:
+    """Refuses a key that is no BOOLEAN as a condition of HAVING or QUALIFY, which would raise once it is paid."""
+    types = {key.expression: key.type_name for key in keys}
+    for node in (part.unnest() for one in conditions for part in (one, *_inside(one))):
+        if isinstance(node, exp.Column) and len(scope.find(node)) == 1:
+            found = types.get(sql_of(resolve(node, scope)), "BOOLEAN")
+            if found != "BOOLEAN":
+                kind = sql_type(found).word
+                raise refusal(node, f"{node.name} is {kind}", f"a condition such as {node.name} = {_example(found)}")
+
+
+# WHERE sex = 'male' where the domain has 'Male': an answer of zeros and noise, and paid for.
+
+
+def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    node = condition.unnest()
+    if isinstance(node, exp.And):
+        for part in node.flatten():
+            yield from _conjuncts(part)
+    else:
+        yield node
+
+
+def _check_literals(condition: exp.Expr, source: RowSource) -> None:
+    node = condition.this.unnest() if isinstance(condition, exp.Not) else condition
+    if isinstance(node, exp.In):
+        sides = [(node.this.unnest(), one) for one in node.expressions]
+    elif isinstance(node, (exp.EQ, exp.NEQ)):
+        sides = [(node.left.unnest(), node.right), (node.right.unnest(), node.left)]
+    else:
+        return
+    for column, value in sides:
+        domain = source.domain(column) if isinstance(column, exp.Column) else None
+        if not isinstance(column, exp.Column) or not isinstance(domain, ValueDomain) or domain.other is not None:
+            continue
+        known = _reader(domain.type_name)
+        written = known(value) if known is not None else None
+        if known is not None and written is not None and written not in _values(domain):
+            raise refusal(
+                value, f"{sql_of(value)[:60]} is not in the domain of {column.name}", _listed(written, domain)
+            )
+
+
+def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
+    """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
+    return _text if type_name == "VARCHAR" else _number if sql_type(type_name).is_integer else None
+
+
+def _text(node: exp.Expr) -> str | None:
+    node = node.unnest()
+    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def _number(node: exp.Expr) -> Fraction | None:
+    return literal(node.unnest())
+
+
+def _values(domain: ValueDomain) -> frozenset[Fraction | str | None]:
+    if domain.type_name == "VARCHAR":
+        return frozenset(domain.values)
+    return frozenset(exact_number(text) for text in domain.values)
+
+
+def _spelled(value: str, domain: ValueDomain) -> str:
+    kind = sql_type(domain.type_name)
+    return value if kind.is_integer or kind.is_boolean else quote_text(value)
+
+
+def _listed(written: Fraction | str, domain: ValueDomain) -> str:
+    """Returns the values that there are, those first that differ in case alone."""
+    same = [value for value in domain.values if value.casefold() == str(written).casefold()]
+    shown = [*same, *(value for value in domain.values if value not in same)]
+    return ", ".join(_spelled(value, domain) for value in shown[:_MOST_SHOWN]) + (
+        ", .." if len(shown) > _MOST_SHOWN else ""
+    )

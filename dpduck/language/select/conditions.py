@@ -1,0 +1,93 @@
+"""Conditions over columns with a public domain, as sets of codes, which follow from public facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.facts import PublicFacts, SourceColumn
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select.excluded_cells import met_by, met_outside, stands_for_several
+from dpduck.language.select.keys import KeyBuilder
+from dpduck.language.statements.parse import parse_expression
+from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.sqltypes import sql_type
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """The codes of some declared columns that meet a condition. shape: the sizes of the domains.
+
+    outside: whether rows without such a code may meet it.
+    """
+
+    columns: tuple[str, ...]
+    met: NDArray[np.bool_]
+    outside: bool
+
+
+def read_condition(
+    text: str, source: RowSource, facts: PublicFacts, collated: bool, partial: Callable[[str], bool]
+) -> Condition | None:
+    """Returns a condition over codes, or None where a code stands for rows that meet it and for others.
+
+    partial: tells whether rows may have a value of a column that is in no code. Columns without a domain are refused.
+    """
+    builder, node = KeyBuilder(source, facts), parse_expression(text)
+    if isinstance(node, exp.Column):
+        node = exp.EQ(this=node, expression=exp.Boolean(this=True))
+    key = builder.build(sql_of(node), node)
+    sizes = [column.domain.size for column in builder.sources]
+    if "true" not in key.labels and not {"false", None} >= set(key.labels):
+        return None
+    met = np.array(key.codes, np.int64).reshape([sizes[source] for source in key.sources])
+    true = key.labels.index("true") if "true" in key.labels else len(key.labels)
+    columns = tuple(builder.sources[source].sql for source in key.sources)
+    holds = met == true
+    domains = [builder.sources[source].domain for source in key.sources]
+    if any(any(stands_for_several(domain)) for domain in domains):
+        if len(domains) > 1:
+            return None  # what bins and OTHER stand for is known of one column at a time
+        decided = met_by(node, domains[0], collated)
+        for code, several in enumerate(stands_for_several(domains[0])):
+            if several and decided[code] is None:
+                return None
+            holds[code] = decided[code] if several else holds[code]
+    held = [column for column in columns if partial(column)]
+    outside = bool(held) and (len(columns) > 1 or met_outside(node, builder.sources[0].domain, collated))
+    return Condition(columns, holds, outside)
+
+
+def has_other_values(column: SourceColumn, source: RowSource) -> bool:
+    """Tells whether rows may have a value of this column that is in no code of its domain."""
+    node = parse_expression(column.sql)
+    public = isinstance(node, exp.Column) and source.relation(node.table) is None
+    return not public and is_partial(column.domain)
+
+
+def is_partial(domain: Domain) -> bool:
+    """Tells whether a private column may have values without a code, such as NULL or a DOUBLE's NaN."""
+    if isinstance(domain, RangeDomain):
+        return not (domain.with_null and domain.with_edges) or sql_type(domain.type_name).is_float
+    whole = domain.other is not None or (domain.type_name == "BOOLEAN" and len(domain.values) == 2)
+    return not (domain.with_null and whole)
+
+
+def conjuncts(text: str) -> Iterator[str]:
+    """Yields the conditions that one joins by AND, without TRY: rows for which it is NULL do not meet it either way."""
+    if not text:
+        return
+    pending = [parse_expression(text)]
+    while pending:
+        node = pending.pop().unnest()
+        if isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
+            pending.append(node.this if isinstance(node, exp.Try) else node.expressions[0])
+        elif isinstance(node, exp.And):
+            pending += [node.left, node.right]
+        elif not (isinstance(node, exp.Boolean) and node.this):
+            yield sql_of(node)

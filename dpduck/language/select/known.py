@@ -1,0 +1,247 @@
+"""A plain SELECT over a private table as a question to what was released: nothing of it runs over rows, and it is free.
+
+Its conditions, and those of the releases, are read as sets of codes of declared columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from dpduck.language.rows.facts import Policy, PublicFacts, SourceColumn
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select.analyse import Analysis, read_analysis
+from dpduck.language.select.answers import has_aggregate
+from dpduck.language.select.conditions import Condition, conjuncts, has_other_values, read_condition
+from dpduck.language.select.keys import KeyBuilder
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.statements.parse import parse_expression, parse_options, parse_plain
+from dpduck.language.text.dialect import DifferentialPrivacy
+from dpduck.language.text.names import TableName
+from dpduck.language.text.options import Option
+from dpduck.language.text.positions import refusal
+from dpduck.values.errors import NOTHING_PRIVATE, Refusal
+
+MODEST = 10
+"""The part of a budget of rho that is proposed for what is not known, where 0.5 would be more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """What was read of columns and conditions of the same rows; all of it follows from public facts.
+
+    domains: digests of columns' domains. tables: what a release's tables are about, by its name. seen: how they see
+    the rows, along the axes of a question.
+    """
+
+    columns: dict[str, SourceColumn | None] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, Condition | None] = field(default_factory=dict)
+    partial: dict[str, bool] = field(default_factory=dict)
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)
+    seen: dict[Hashable, Sequence[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownQuestion:
+    """What is asked of released tables, and what else may be asked of public facts about the same rows."""
+
+    analysis: Analysis
+    source: RowSource
+    facts: PublicFacts
+    collated: bool
+    readings: Readings = field(default_factory=Readings)
+
+    def column(self, sql: str) -> SourceColumn | None:
+        """Returns a column of the rows with its public domain; None where it has none."""
+        known = self.readings.columns
+        if sql not in known:
+            builder = KeyBuilder(self.source, self.facts)
+            try:
+                builder.build(sql, parse_expression(sql))
+            except Refusal:
+                known[sql] = None
+            else:
+                (known[sql],) = builder.sources
+        return known[sql]
+
+    def conjuncts(self, text: str) -> tuple[str, ...]:
+        """Returns the conditions that one joins by AND."""
+        known = self.readings.parts
+        if text not in known:
+            known[text] = tuple(conjuncts(text))
+        return known[text]
+
+    def partial(self, sql: str) -> bool:
+        """Tells whether rows may have a value of this column that is in no code of its domain."""
+        known = self.readings.partial
+        if sql not in known:
+            known[sql] = self._is_partial(sql)
+        return known[sql]
+
+    def _is_partial(self, sql: str) -> bool:
+        column = self.column(sql)
+        return column is None or has_other_values(column, self.source)
+
+    def condition(self, text: str) -> Condition | None:
+        """Returns a condition, as `conjuncts` gives it, over codes; None where it asks for more than declared
+        columns.
+        """
+        known = self.readings.conditions
+        if text not in known:
+            try:
+                known[text] = read_condition(text, self.source, self.facts, self.collated, self.partial)
+            except Refusal:
+                known[text] = None
+        return known[text]
+
+
+@dataclass(frozen=True)
+class KnownArguments:
+    """What dp_known takes. target: a standard error, by which what is not known is priced."""
+
+    text: str
+    confidence: Fraction
+    target: Fraction | None
+
+
+def known_arguments(argument: str) -> KnownArguments:
+    """Returns the arguments of dp_known from JSON."""
+    text, confidence, target = json.loads(argument)
+    if not isinstance(text, str):
+        raise Refusal("the statement is missing", accepted="dp_known('SELECT .. FROM ..')")
+    if not isinstance(confidence, (int, float)) or not 0.5 <= confidence <= 0.999999:
+        raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
+    if target is not None and (not isinstance(target, (int, float)) or not 0 < target <= 1e12):
+        raise Refusal("target_stderr is out of range", accepted="a number above 0, at most 1e12")
+    return KnownArguments(text, Fraction(str(confidence)), None if target is None else Fraction(str(target)))
+
+
+def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
+    """Returns the question of a plain SELECT; whatever dp() would refuse of it is refused here too."""
+    query, text, target = parse_plain(asked.text), asked.text, asked.target
+    select, policy_table = _private_select(query, facts)
+    policy = facts.policy(policy_table)
+    least = Fraction(1) if policy is None else max(policy.min_epsilon or Fraction(0), Fraction(1))
+    price = least if policy is None or policy.max_epsilon is None else min(policy.max_epsilon, least)
+    words = _usual_price(price, policy) if target is None else f"target_stderr = {float(target):.12g}"
+    select.set("hint", parse_options(f"{words}, confidence = {float(asked.confidence)!r}"))
+    try:
+        analysis, source = read_analysis(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    return _question(analysis, source, facts)
+
+
+def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
+    """Writes a price of the kind that the budget adds up: pure epsilon costs many times more where it adds up rho."""
+    words = f"epsilon = {float(epsilon)!r}"
+    if policy is None or policy.budget.pure:
+        return words
+    if policy.budget.delta:
+        return f"{words}, delta = {float(policy.budget.delta)!r}"
+    if epsilon != 1 or policy.budget.rho is None:
+        return words  # at a limit of the policy: rounded, its rho might be beyond
+    return f"rho = {float(min(Fraction(1, 2), policy.budget.rho / MODEST))!r}"
+
+
+def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
+    """Returns the question of a private view's SELECT: its columns and its confidence, answered from releases."""
+    analysis, source = read_analysis(ask, facts, more, known=True)
+    _require_as_measured(analysis)
+    return _question(analysis, source, facts)
+
+
+def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
+    """Returns the question of a statement with reuse = TRUE: its own columns, answered from its release and all
+    before.
+    """
+    try:
+        analysis, source = read_analysis(ask, facts, more, combined=True)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
+    _require_as_measured(analysis)
+    return _question(analysis, source, facts)
+
+
+def _require_as_measured(analysis: Analysis) -> None:
+    question = analysis.request.question
+    moved = question.treatment.moves or question.treatment.integer
+    if moved or analysis.cells or question.summary is not None or question.selection is not None:
+        raise Refusal(
+            "releases are combined as they were measured, and by the sets that are grouped by",
+            accepted="a statement without nonnegative, integer, form = 'cells', summaries and selected keys",
+        )
+
+
+def _question(analysis: Analysis, source: RowSource, facts: PublicFacts) -> KnownQuestion:
+    request = analysis.request
+    if request.question.intervals:
+        question = replace(request.question, sources=(), intervals=())
+        analysis = replace(analysis, request=replace(request, question=question))
+    collated = any(facts.has_collations(table) for table in source.every_table)
+    return KnownQuestion(analysis, source, facts, collated)
+
+
+def _private_select(query: exp.Query, facts: PublicFacts) -> tuple[exp.Select, TableName]:
+    """Returns the one SELECT with aggregates over private rows, and a private table that it reads."""
+    if query.find(DifferentialPrivacy) is not None:
+        raise Refusal(
+            "dp_known takes a plain SELECT", accepted="the same without WITH DIFFERENTIAL_PRIVACY OPTIONS (..)"
+        )
+    private = _private_tables(query, facts)
+    found = [select for select in query.find_all(exp.Select) if _counts(select) and _reads(select, private)]
+    inner = [one for one in found if not any(other is not one and _inside(other, one) for other in found)]
+    if not private:
+        raise Refusal(NOTHING_PRIVATE, accepted="FROM a table of dp_policies()")
+    if len(inner) != 1:
+        what = "no aggregate over private rows" if not inner else f"{len(inner)} SELECTs over private rows"
+        raise refusal(query, what, "one SELECT .. count(*) .. FROM a table with a privacy policy")
+    return inner[0], next(iter(private.values()))
+
+
+def _private_tables(query: exp.Query, facts: PublicFacts) -> dict[str, TableName]:
+    found = {}
+    for table in query.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            resolved = facts.resolve(TableName(tuple(part.name for part in table.parts)))
+            if resolved is not None and facts.policy(resolved) is not None:
+                found[table.name] = resolved
+    return found
+
+
+def _counts(select: exp.Select) -> bool:
+    return select.args.get("group") is not None or any(has_aggregate(item) for item in select.expressions)
+
+
+def _reads(select: exp.Select, private: dict[str, TableName]) -> bool:
+    """Tells whether it reads a private table, also by the name of a CTE."""
+    parts = [part for name in ("from_", "joins", "with_") for part in _listed(select.args.get(name))]
+    named = {table.name for part in parts for table in part.find_all(exp.Table)}
+    around: exp.Expr | None = select
+    common: dict[str, exp.Expr] = {}
+    while around is not None:
+        with_ = around.args.get("with_")
+        common |= {} if with_ is None else {cte.alias: cte.this for cte in with_.expressions}
+        around = around.parent
+    for _ in range(len(common)):
+        named |= {table.name for name in named & common.keys() for table in common[name].find_all(exp.Table)}
+    return bool(named & private.keys())
+
+
+def _listed(value: object) -> list[exp.Expr]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expr)]
+
+
+def _inside(node: exp.Expr, other: exp.Expr) -> bool:
+    """Tells whether a node is a part of another, or of a CTE that both may read."""
+    parent = node.parent
+    while parent is not None and parent is not other:
+        parent = parent.parent
+    return parent is other

@@ -1,0 +1,452 @@
+"""The statement around the released table: SQL with one hole, the table itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp, parse_one
+
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.facts import PublicFacts
+from dpduck.language.rows.functions import (
+    FUNCTIONS,
+    MAX_BUILT,
+    MAX_GROWTH,
+    NAMED_FUNCTIONS,
+    OPERATORS,
+    STRUCTURE,
+    check_arguments,
+    check_row_local,
+    length_of,
+)
+from dpduck.language.rows.scope import Scope
+from dpduck.language.rows.subqueries import CommonTables, tables_around
+from dpduck.language.select.answers import ERROR_BARS, AnswerReader, released
+from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
+from dpduck.language.text.names import (
+    GROUPING_ID,
+    GROUPING_LEVEL,
+    GROUPING_SET,
+    HOLE,
+    KNOWN_FROM,
+    RELEASED,
+    TOTAL,
+    TableName,
+    high_column,
+    low_column,
+    stderr_column,
+)
+from dpduck.language.text.positions import refusal
+from dpduck.values.quoting import fold, plain_name, quote_identifier, quote_text
+
+
+@dataclass(frozen=True)
+class OuterQuery:
+    """sql: the whole statement over a table named HOLE. columns: output names. tables: public ones that it reads."""
+
+    sql: str
+    columns: tuple[str, ...]
+    tables: tuple[TableName, ...] = ()
+
+    def over(self, table_sql: str) -> str:
+        """Returns the statement over a table, subquery or carrier."""
+        return self.sql.replace(quote_identifier(HOLE), table_sql)
+
+
+@dataclass(frozen=True)
+class Described:
+    """A column of a view that contains no aggregate.
+
+    reads: the columns of the released table that it reads. A constant reads none.
+    plain: whether it is one such column unchanged.
+    every: whether a GROUPING looks at all keys.
+    """
+
+    name: str
+    reads: frozenset[str]
+    plain: bool
+    every: bool = False
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """An item of the select list with its output name."""
+
+    name: str
+    expression: exp.Expr
+
+
+def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
+    """Returns the items of an annotated SELECT; stars are refused, since rows are not released."""
+    items = []
+    for item in select.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            raise refusal(item, "* is refused: rows are not released", "columns of GROUP BY and count(*)")
+        expression = item.unalias()
+        items.append(
+            SelectItem(item.alias if isinstance(item, exp.Alias) else default_name(expression, scope), expression)
+        )
+    _check_aliases(items, scope)
+    return tuple(items)
+
+
+def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
+    """Refuses an item that reads another one's alias like a column; dp_stderr(n) and its kin do take aliases."""
+    written = {fold(item.name): item.expression for item in items}
+    for column in (column for item in items for column in item.expression.find_all(exp.Column)):
+        meant = written.get(fold(column.name))
+        if column.table or meant is None or scope.find(column):
+            continue
+        holder = column.parent
+        while isinstance(holder, exp.Paren):
+            holder = holder.parent
+        called = holder.name.lower() if isinstance(holder, exp.Anonymous) else ""
+        if f"dp_{called}" in ERROR_BARS:
+            raise refusal(column, f"there is no function {called!r}", f"dp_{called}({column.name})")
+        error_bar = called in ERROR_BARS
+        if not error_bar and not (isinstance(meant, exp.Column) and fold(meant.name) == fold(column.name)):
+            raise refusal(
+                column,
+                f"{column.name!r} is an alias of this SELECT, not a column",
+                "what it stands for, written again; or a SELECT around this one",
+            )
+
+
+def default_name(expression: exp.Expr, scope: Scope | None = None) -> str:
+    """Returns the name of an item without an alias, as DuckDB gives it; of a column as its relation in scope does."""
+    if scope is not None and isinstance(expression, exp.Column):
+        return scope.name_of(expression)
+    if isinstance(expression, exp.Count) and isinstance(expression.this, (exp.Star, type(None))):
+        return "count_star()"
+    return expression.sql(dialect=PrivateDuckDB, comments=False, normalize_functions="lower")
+
+
+def released_select(
+    select: exp.Select,
+    items: Sequence[SelectItem],
+    answers: AnswerReader,
+    repeated_sets: Sequence[int] | None,
+    possible: exp.Expr | None = None,
+) -> exp.Select:
+    """Returns the annotated SELECT over the released table. repeated_sets: where a grouping set is listed more than
+    once.
+
+    possible: what cells meet that WHERE does not rule out, where it rules out some.
+    """
+    outer = exp.Select()
+    outer.set(
+        "expressions",
+        [exp.alias_(answers.rewrite(item.expression), exp.to_identifier(item.name, quoted=True)) for item in items],
+    )
+    hole = exp.alias_(exp.table_(exp.to_identifier(HOLE, quoted=True)), RELEASED, table=True, quoted=True)
+    outer.set("from_", exp.From(this=hole))
+    if repeated_sets is not None:
+        _repeat(outer, repeated_sets)
+    having = select.args.get("having")
+    conditions = [] if possible is None else [possible]
+    if having is not None:
+        conditions.append(exp.Paren(this=answers.rewrite(having.this, use_aliases=True)))
+    if conditions:
+        outer.set("where", exp.Where(this=exp.and_(*conditions, wrap=False)))
+    qualify = select.args.get("qualify")
+    if qualify is not None:
+        outer.set("qualify", exp.Qualify(this=answers.rewrite(qualify.this, use_aliases=True)))
+    order = select.args.get("order")
+    if order is not None:
+        outer.set("order", _order(order, items, answers))
+    for part in ("limit", "offset"):
+        _add_bound(outer, select, part)
+    return outer
+
+
+def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
+    """Returns the SELECT of a view: the standard error of each answer follows what was written, where nothing shows it.
+
+    What reads a view later, or its published copy, cannot ask for one.
+    """
+    taken = {fold(item.name) for item in items}
+    shown = {item.this.name for item in select.expressions if isinstance(item.this, exp.Column)}
+    for item in items:
+        number, name = answers.number_of(item.expression), f"{item.name}_stderr"
+        if number is not None and fold(name) not in taken and stderr_column(number) not in shown:
+            taken.add(fold(name))
+            select.append(
+                "expressions", exp.alias_(released(stderr_column(number)), exp.to_identifier(name, quoted=True))
+            )
+    return select
+
+
+def described_items(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> tuple[Described, ...]:
+    """Describes the items of a view that are no answers. select: the result of released_select."""
+    found = []
+    for item, shown in zip(items, select.expressions, strict=False):
+        expression, written = shown.unalias(), item.expression.unnest()
+        if expression.find(exp.Window) is not None or answers.number_of(item.expression) is not None:
+            continue
+        looked_at = written.expressions if isinstance(written, (exp.Grouping, exp.GroupingId)) else ()
+        every = {answers.key_of(one) for one in looked_at} == set(answers.key_order)
+        reads = frozenset(column.name for column in expression.find_all(exp.Column))
+        found.append(Described(item.name, reads, isinstance(expression, exp.Column), every))
+    return tuple(found)
+
+
+def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
+    """Returns the SELECT of a view with a last column, which names the grouping columns of each row.
+
+    It uses the column names of the view. Without this last column a total looks like the group of NULL.
+    """
+    if any(fold(item.name) == GROUPING_LEVEL for item in items):
+        return select
+    shown = dict[str, str]()
+    computed = zip(items, select.expressions, strict=False)
+    for item, key in [(item, answers.key_of(item.expression)) for item in items] + [
+        (item, _only_column(written)) for item, written in computed
+    ]:
+        if key in answers.key_order:
+            shown.setdefault(key or "", item.name)
+    places = {fold(item.name): place for place, item in enumerate(items)}
+    keys = [(name, shown.get(name, name), bit) for bit, name in enumerate(answers.key_order)]
+    listed = ", ".join(
+        f"CASE WHEN ({released(GROUPING_ID).sql('duckdb')} >> {bit}) & 1 = 0 THEN {quote_text(plain_name(name))} END"
+        for _, name, bit in sorted(keys, key=lambda one: places.get(fold(one[1]), len(places)))
+    )
+    level = parse_one(f"coalesce(nullif(concat_ws(', ', {listed}), ''), '{TOTAL}')", dialect="duckdb")
+    return select.select(exp.alias_(level, exp.to_identifier(GROUPING_LEVEL, quoted=True)), copy=False)
+
+
+def _only_column(written: exp.Expr) -> str | None:
+    """Returns the one released column that an expression reads. Returns None where there are more, or none."""
+    names = {column.name for column in written.find_all(exp.Column)}
+    return names.pop() if len(names) == 1 else None
+
+
+def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
+    """Returns the SELECT of a known answer: after what was written the errors of each answer, and what it is known
+    from.
+
+    They are stderr, interval_low and interval_high, with the name of the answer before where there are several.
+    """
+    numbers = [(item.name, answers.number_of(item.expression)) for item in items]
+    shown = [(name, number) for name, number in numbers if number is not None]
+    columns = []
+    for name, number in shown:
+        before = f"{name}_" if len(shown) > 1 else ""
+        columns += [(f"{before}stderr", stderr_column(number)), (f"{before}interval_low", low_column(number))]
+        columns += [(f"{before}interval_high", high_column(number))]
+    taken = {fold(item.name) for item in items}
+    for name, column in (*columns, (KNOWN_FROM, KNOWN_FROM)):
+        if fold(name) not in taken:
+            select.append("expressions", exp.alias_(released(column), exp.to_identifier(name, quoted=True)))
+    return select
+
+
+def _repeat(outer: exp.Select, repeated_sets: Sequence[int]) -> None:
+    rows = ", ".join(f"({number})" for number in repeated_sets)
+    condition = exp.EQ(this=released(GROUPING_SET), expression=exp.column("number", table="repeated"))
+    outer.join(f"(VALUES {rows}) AS repeated(number)", on=condition, dialect="duckdb", copy=False)
+
+
+def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Order:
+    """ORDER BY over the released table; positions of ENUM keys are spelled out: they have an order of their own."""
+    elements: list[exp.Expr] = []
+    for element in order.expressions:
+        target = element.this
+        if isinstance(target, exp.Var) and target.name.upper() == "ALL":
+            chosen = list(items) if any(answers.is_enum(item.expression) for item in items) else []
+        elif isinstance(target, exp.Literal):
+            if not target.is_int or not 1 <= int(target.name[:6]) <= len(items):
+                raise refusal(target, "ORDER BY has no such position", f"1 .. {len(items)}")
+            item = items[int(target.name[:6]) - 1]
+            chosen = [item] if answers.is_enum(item.expression) else []
+        else:
+            elements.append(answers.rewrite(element, use_aliases=True))
+            continue
+        elements += [_ordered_by(element, item, answers) for item in chosen] or [element.copy()]
+    rewritten = order.copy()
+    rewritten.set("expressions", elements)
+    return rewritten
+
+
+def _ordered_by(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
+    """Returns the element with an item's expression in place of ALL or a position."""
+    spelled = element.copy()
+    spelled.set("this", item.expression.copy())
+    return answers.rewrite(spelled)
+
+
+def _add_bound(outer: exp.Select, select: exp.Select, part: str) -> None:
+    node = select.args.get(part)
+    if node is None:
+        return
+    value = node.expression
+    if not isinstance(value, exp.Literal) or not value.is_int or node.args.get("limit_options"):
+        raise refusal(node, f"{part.upper()} takes a whole number", f"{part.upper()} 10")
+    outer.set(part, node.copy())
+
+
+# Plain SQL around an annotated SELECT: an outer query, or CTEs, over noisy answers and public tables only.
+
+_QUERIES = (
+    exp.Select, exp.Union, exp.Except, exp.Intersect, exp.Subquery, exp.With, exp.CTE, exp.From, exp.Join,
+    exp.Where,
+    exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Star,
+    exp.Alias, exp.TableAlias, exp.Table,
+    exp.Window, exp.WindowSpec, exp.Cube, exp.Rollup, exp.GroupingSets, exp.Grouping,
+    exp.Filter, exp.Values, exp.Exists,
+)  # fmt: skip
+_AGGREGATES = (
+    exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev, exp.StddevPop, exp.StddevSamp,
+    exp.Variance, exp.VariancePop, exp.ArgMax, exp.ArgMin, exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank,
+    exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
+)  # fmt: skip
+_AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
+
+
+def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
+    """Returns the one annotated SELECT of a statement, and the CTEs around it that it may read."""
+    annotated = [
+        select for select in query.find_all(exp.Select) if isinstance(select.args.get("hint"), DifferentialPrivacy)
+    ]
+    if len(annotated) != 1:
+        place = annotated[1] if len(annotated) > 1 else query
+        raise refusal(
+            place, f"{len(annotated)} annotated SELECTs in one statement", "one; two calls of dp() can be joined"
+        )
+    return annotated[0], tables_around(annotated[0])
+
+
+def surround(
+    query: exp.Query, select: exp.Select, released: exp.Select, columns: tuple[str, ...], facts: PublicFacts
+) -> OuterQuery:
+    """Returns the statement with the annotated SELECT replaced by a SELECT over the released table."""
+    _check_cost(query)
+    if query is select:
+        return OuterQuery(sql_of(released), columns)
+    whole = exp.Subquery(this=query.copy())
+    place = next(node for node in whole.find_all(exp.Select) if isinstance(node.args.get("hint"), DifferentialPrivacy))
+    private = _drop_private_ctes(whole, place, facts)
+    tables = _check_around(whole, place, private, facts)
+    place.replace(released)
+    inner = whole.this
+    names = tuple(inner.named_selects) if isinstance(inner, exp.Query) else columns
+    return OuterQuery(sql_of(inner), names, tuple(sorted(tables, key=str)))
+
+
+# What a query over answers may cost. It holds nothing private, but is run by the process that does, beside others.
+
+MOST_QUERIES = 200
+"""SELECTs, VALUES, set operations and joins of one statement."""
+
+MOST_ROWS_AWAY = 1_000_000
+_OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
+    (exp.Lag, "offset"), (exp.Lead, "offset"), (exp.NthValue, "offset"), (exp.Ntile, "this"),
+)  # fmt: skip
+"""Windows that are told how far to look. DuckDB 1.5 ends, or writes where it must not, at the ends of a BIGINT."""
+
+
+def _check_cost(query: exp.Query) -> None:
+    """Refuses a statement of too many queries, texts that grow from query to query, and rows that are too far away."""
+    parts = list(query.find_all(exp.Select, exp.SetOperation, exp.Join, exp.Values))
+    if len(parts) > MOST_QUERIES:
+        raise refusal(parts[-1], f"a statement of {len(parts)} queries and joins", f"at most {MOST_QUERIES}")
+    times = more = 1
+    for select in (part for part in parts if isinstance(part, exp.Select)):
+        lengths = [length_of(item) for item in select.expressions]
+        grown = max([1, *(one for one, _ in lengths)])
+        times, more = times * grown, more * grown + sum(one for _, one in lengths)
+        if times > MAX_GROWTH or more > MAX_BUILT:
+            raise refusal(
+                select,
+                f"this makes texts more than {MAX_GROWTH} times as long, or longer by {MAX_BUILT} bytes",
+                "fewer concatenations, shorter literals",
+            )
+    for kind, part in _OFFSETS:
+        for node in query.find_all(kind):
+            offset = node.args.get(part)
+            near = isinstance(offset, exp.Literal) and offset.name.isdigit() and int(offset.name) <= MOST_ROWS_AWAY
+            if offset is not None and not near:
+                raise refusal(
+                    node, "a window that may look too far", f"lag(n, 1): a whole number, at most {MOST_ROWS_AWAY}"
+                )
+
+
+def _drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
+    """Removes the CTEs that only the annotated SELECT may read; returns their names."""
+    dropped: set[str] = set()
+    for with_ in list(whole.find_all(exp.With)):
+        kept = []
+        for cte in with_.expressions:
+            if _reads_private(cte.this, place, dropped, facts):
+                dropped.add(fold(cte.alias))
+            else:
+                kept.append(cte)
+        if not kept:
+            with_.pop()
+        else:
+            with_.set("expressions", kept)
+    return dropped
+
+
+def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> bool:
+    if any(node is place for node in query.walk()):
+        return False
+    for table in query.find_all(exp.Table):
+        name = TableName(tuple(part.name for part in table.parts))
+        resolved = facts.resolve(name)
+        if fold(name.table) in dropped or (resolved is not None and not facts.is_public(resolved)):
+            return True
+    return False
+
+
+def _check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> set[TableName]:
+    """Refuses what may not stand around; gives public tables their full names, and returns them."""
+    inside = {id(node) for node in place.walk()}
+    tables: set[TableName] = set()
+    for node in list(whole.walk()):
+        if id(node) in inside:
+            continue
+        check_arguments(node)
+        if isinstance(node, exp.Table):
+            if not _is_common_table(node):
+                tables.add(_name_public_table(node, dropped, facts))
+        elif type(node) not in _AROUND and not (
+            isinstance(node, exp.Anonymous) and str(node.this).lower() in NAMED_FUNCTIONS
+        ):
+            check_row_local(node)
+    return tables
+
+
+def _is_common_table(node: exp.Table) -> bool:
+    """Tells whether a CTE of this name is visible here: of a query around it, or an earlier one of the same WITH."""
+    if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
+        return False
+    child: exp.Expr = node
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent, exp.With):
+            visible = parent.expressions[: next(at for at, cte in enumerate(parent.expressions) if cte is child)]
+        else:
+            with_ = parent.args.get("with_")
+            visible = [] if with_ is None or with_ is child else with_.expressions
+        if any(fold(cte.alias) == fold(node.name) for cte in visible):
+            return True
+        child, parent = parent, parent.parent
+    return False
+
+
+def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
+    """Returns a public table by its full name: what DuckDB reads is what was checked, whatever hides the short name."""
+    if not isinstance(node.this, exp.Identifier):
+        raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
+    name = TableName(tuple(part.name for part in node.parts))
+    resolved = None if len(name.parts) == 1 and fold(name.table) in dropped else facts.resolve(name)
+    if resolved is None or not facts.is_public(resolved):
+        raise refusal(
+            node,
+            f"{str(name)!r} outside the annotated SELECT is a second reference to what is not public",
+            "the annotated SELECT, its CTEs and declared public tables",
+        )
+    for place, part in zip(("catalog", "db", "this"), resolved.parts, strict=True):
+        node.set(place, exp.to_identifier(part, quoted=True))
+    return resolved

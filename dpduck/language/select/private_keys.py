@@ -1,0 +1,157 @@
+"""Keys whose values are private: which columns and expressions may be selected by a threshold, and how they are read.
+
+Their values leave as text that is cast to the key's type, so a type must have one text for all values that are equal:
+otherwise what is shown of a group would be one person's way of writing it.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+from sqlglot import exp
+
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.facts import Policy, PublicFacts, Rows
+from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.periods import within_one
+from dpduck.language.rows.sql import places_sql
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select.options import SelectionOptions
+from dpduck.language.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
+from dpduck.language.text.positions import position_of, refusal
+from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
+
+COUNTED = (
+    "keys are selected for counts, sums and averages alone",
+    "count(*), count(x), sum(x), avg(x), each with FILTER (WHERE ..), count(DISTINCT unit)",
+)
+SELECTED = ("count", "sum", "avg")
+"""The functions of selected keys."""
+
+FURTHER = "rows of a unit in further groups are left out"
+"""What max_groups_contributed does to a unit with rows in more groups."""
+
+ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
+SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
+
+
+def groups_text(request: Request) -> str:
+    """Returns what max_groups_contributed does to the counts of a request by public keys, "" where it does nothing."""
+    groups = request.question.treatment.groups
+    cells = prod(source.domain.size for source in request.question.sources)
+    bounds = 0 < groups < min(request.rows.max_rows, cells)
+    return f", in at most {groups} groups: {FURTHER}, so counts are too low" if bounds else ""
+
+
+def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
+    """Tells how groups are selected, with the bound on a unit's groups.
+
+    A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
+    """
+    if policy.unit.column is None and unit_bound > 1:
+        if asked.max_groups is not None and asked.max_groups < unit_bound:
+            raise refusal(
+                place,
+                f"one row is in up to {unit_bound} groups through the joins, and PRIVACY UNIT ROW cannot bound them",
+                f"max_groups_contributed of at least {unit_bound}, or none",
+            )
+        if asked.least_units > 1:
+            raise refusal(
+                place,
+                "min_privacy_units_per_group needs rows that joins do not multiply, or a unit's column",
+                "the statement without it",
+            )
+    groups = unit_bound if asked.max_groups is None else min(asked.max_groups, unit_bound)
+    return KeySelection(asked.laplace, groups, asked.least_units, asked.other)
+
+
+def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], place: exp.Expr) -> None:
+    """Selected keys are those of one plain GROUP BY."""
+    if not keys:
+        raise refusal(place, "there are no groups to select", "GROUP BY, or the statement without a threshold")
+    if len(sets) != 1 or len(sets[0]) != len(keys):
+        raise refusal(place, "grouping sets of selected keys are refused", "one plain GROUP BY with a threshold")
+    if any(key.shape for key in keys):
+        raise refusal(place, "PREFIXES and RANGES of selected keys are refused", "one plain GROUP BY with a threshold")
+
+
+def counts_units(aggregate: Aggregate, unit_sql: str | None) -> bool:
+    """Tells whether it is the number of units in a group: count(DISTINCT unit), or a count of one row of each."""
+    every = ("", f"(NOT {unit_sql} IS NULL)")  # rows without a unit are not counted at all
+    return unit_sql is not None and aggregate.operand == ONE_PER_GROUP and aggregate.condition in every
+
+
+def require_persons(rows: Rows, question: Question, place: exp.Expr) -> None:
+    """Refuses a number of privacy units over several periods, in each of which a person is another unit."""
+    counted = [one for one in question.aggregates if one.operand == ONE_PER_GROUP]
+    if not counted or rows.periods is None:
+        return
+    alone = [within_one(rows, question.sources, key.codes, key.sources) for key in question.keys]
+    alone = [one and not key.row_sql for one, key in zip(alone, question.keys, strict=True)]
+    single = rows.periods.periods.count == 1
+    if not single and not all(any(alone[key] for key in keys) for keys in question.grouping_sets):
+        word = rows.periods.periods.word.lower()
+        raise refusal(
+            place,
+            f"{counted[0].text[:60]} would count somebody once for each {word} with rows of theirs",
+            f"one {word} in WHERE, or every grouping set by a DOMAIN of {rows.periods.sql.rpartition('.')[2]} whose "
+            f"values lie in one {word} each",
+        )
+
+
+def require_counts(request: Request, place: exp.Expr) -> None:
+    """Selected keys come with counts, sums and averages, of which a row for all other groups can be told as well."""
+    aggregates, selection = request.question.aggregates, request.question.selection
+    distinct = next((one for one in aggregates if one.distinct is not None), None)
+    if distinct is not None:
+        what = f"{distinct.text[:60]} is not answered for selected keys"
+        raise refusal(place, what, "count(DISTINCT unit), or keys with a DOMAIN")
+    if any(one.function not in SELECTED for one in aggregates):
+        raise refusal(place, *COUNTED)
+    if selection is None or not selection.other or request.rows.max_rows == 1:
+        return
+    if any(one.operand == ONE_PER_GROUP for one in aggregates):
+        raise refusal(place, "units of several groups do not add up to units", "count(*) beside other = TRUE")
+    by_group = next((one for one in aggregates if one.operand_by_group), None)
+    if by_group is not None:
+        what = f"{by_group.text[:60]} bounds what a unit adds to one group, and other = TRUE is of many"
+        raise refusal(place, what, "contribution_bounds_per_row, or the statement without other")
+
+
+def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, facts: PublicFacts) -> Key:
+    """Returns the key for a column without a domain, or for an expression over such columns."""
+    if not isinstance(expression, exp.Column):
+        check_row_local(expression)
+        _require_free_columns(expression, source)
+    kind = sql_type(_type_of(expression, source, facts))
+    if not kind.is_selectable:
+        raise refusal(
+            expression,
+            f"a key of type {kind.word} has several texts for one value, or parts, and is not selected",
+            "VARCHAR, whole numbers, DECIMAL, BOOLEAN, DATE, TIMESTAMP, TIME or UUID; or a CAST to one of them",
+        )
+    released = "VARCHAR" if kind.is_enum else kind.name
+    row_sql, plain = f"CAST({text} AS VARCHAR)", isinstance(expression, exp.Column)
+    return Key(name, text, released, (), (), (), row_sql=row_sql if plain else f"try({row_sql})")
+
+
+def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
+    """Refuses an expression over both public domains and private values: what a domain drops would be unclear."""
+    for column in expression.find_all(exp.Column):
+        if source.relation(column.table) is None or source.domain(column) is not None:
+            raise refusal(
+                column,
+                f"an expression over {column.name!r}, which is public or has a domain, and columns without one",
+                "keys over columns with a domain, and others over columns without",
+            )
+
+
+def _type_of(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
+    rows = ", ".join(places_sql(source))
+    try:
+        found = facts.bind(f"SELECT ({sql_of(expression)}) AS value FROM {rows}", source.every_table)
+    except Refusal as error:
+        raise error.at(position_of(expression)) from None
+    return found[0].type_name

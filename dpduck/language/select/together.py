@@ -1,0 +1,304 @@
+"""Counts of one SELECT that may be planned together: their conditions tell values of declared columns apart.
+
+Rows that no condition tells apart are one kind. A row is of one kind alone, so that exclusive conditions together cost
+as much as one. Counts are planned together only where no answer changes. Rows outside of the domains take part in no
+common count, so no condition may hold there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.facts import PublicFacts, SourceColumn
+from dpduck.language.rows.tree import RowSource
+from dpduck.language.select.aggregates import counted_condition
+from dpduck.language.select.conditions import has_other_values, read_condition
+from dpduck.language.select.keys import KeyBuilder
+from dpduck.language.select.request import Request, Together
+from dpduck.language.statements.parse import parse_expression
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import Refusal
+from dpduck.values.sqltypes import sql_type
+
+MOST_CELLS = 1_000_000
+"""Combinations of the columns of counts that are planned together."""
+
+MOST_JOINT = 4096
+"""The same for a statement with reuse: known answers tell so many combinations of several columns apart."""
+
+MOST_KINDS = 256
+"""Kinds of rows that counts which are planned together may tell apart."""
+
+MOST_PARTS = 200
+"""Comparisons of a statement that are read."""
+
+WORD = 62
+"""Conditions that one integer holds, a bit for each."""
+
+_EQUALITIES = (exp.EQ, exp.NEQ, exp.In, exp.Is, exp.Null, exp.Not, exp.Column, exp.Identifier, exp.Literal, exp.Paren)
+
+
+@dataclass(frozen=True, eq=False)
+class _Predicate:
+    """A condition as a set of codes.
+
+    text: the condition, canonical. columns: those that it names. met: an axis for each column.
+    inside: columns of which a row that meets it has a declared value.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    met: NDArray[np.bool_]
+    inside: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """Reads conditions. dropped: columns that are grouped by, of which every counted row has a declared value."""
+
+    source: RowSource
+    facts: PublicFacts
+    dropped: frozenset[str]
+    columns: dict[str, SourceColumn] = field(default_factory=dict)
+    parts: dict[str, _Predicate | None] = field(default_factory=dict)
+
+    def is_partial(self, sql: str) -> bool:
+        """Tells whether a row that is counted may have a value of this column that is in no code."""
+        return sql not in self.dropped and has_other_values(self.columns[sql], self.source)
+
+    def read(self, text: str) -> _Predicate | None:
+        """Returns a condition as codes, None where it says more than that."""
+        found = _everything() if not text else self._node(parse_expression(text))
+        return None if found is None else replace(found, text=text)
+
+    def _node(self, node: exp.Expr) -> _Predicate | None:
+        node = _bare(node)
+        if isinstance(node, exp.Not):
+            inner = _bare(node.this)
+            if isinstance(inner, exp.Not):
+                return self._node(inner.this)
+            if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+                counted = counted_condition(inner.this)  # of count(CASE WHEN .. THEN 1 END)
+                if counted is not None and not _has_zero(inner.this):
+                    return self._node(counted)
+            if isinstance(inner, (exp.And, exp.Or)):
+                other = exp.Or if isinstance(inner, exp.And) else exp.And
+                return self._node(other(this=exp.Not(this=inner.left), expression=exp.Not(this=inner.right)))
+        if not isinstance(node, (exp.And, exp.Or)) or len(_named(node)) < 2:
+            return self._part(node)
+        return self._joined(type(node), [self._node(one) for one in _by_column(node)])
+
+    def _joined(self, kind: type[exp.And | exp.Or], parts: Sequence[_Predicate | None]) -> _Predicate | None:
+        """Returns predicates joined by AND or OR, or None where one is None or cells are too many."""
+        known = [one for one in parts if one is not None]
+        columns = _columns_of(known)
+        sizes = {name: self.size(name) for name in columns}
+        if len(known) < len(parts) or prod(sizes.values()) > MOST_CELLS:
+            return None
+        both = kind is exp.And
+        tables = (_spread(one.met, one.columns, sizes) for one in known)
+        met = reduce(np.logical_and if both else np.logical_or, tables)
+        inside = reduce(frozenset.union if both else frozenset.intersection, (one.inside for one in known))
+        return _Predicate("", columns, met, inside)
+
+    def _part(self, node: exp.Expr) -> _Predicate | None:
+        """Returns a part without AND and OR, which DuckDB decides for every combination of values."""
+        text = sql_of(node)
+        if text not in self.parts:
+            try:
+                self.parts[text] = self._decided(text, node) if len(self.parts) < MOST_PARTS else None
+            except Refusal:
+                self.parts[text] = None
+        return self.parts[text]
+
+    def _decided(self, text: str, node: exp.Expr) -> _Predicate | None:
+        for column in node.find_all(exp.Column):
+            if sql_of(column) not in self.columns:
+                builder = KeyBuilder(self.source, self.facts)
+                builder.build(sql_of(column), column)
+                self.columns[sql_of(column)] = builder.sources[0]
+        named = dict.fromkeys(sql_of(column) for column in node.find_all(exp.Column))
+        listed = any(sql_type(self.columns[name].domain.type_name).is_enum for name in named)
+        if listed and not all(isinstance(one, _EQUALITIES) for one in node.walk()):
+            return None  # these have an order of their own, which their texts do not have
+        found = read_condition(text, self.source, self.facts, False, self.is_partial)
+        if found is None:
+            return None
+        return _Predicate("", found.columns, found.met, frozenset() if found.outside else frozenset(found.columns))
+
+    def size(self, name: str) -> int:
+        """Returns the codes of a column."""
+        return self.columns[name].domain.size
+
+    def fits(self, predicates: Sequence[_Predicate], most: int) -> bool:
+        """Tells whether predicates may be counted together: each holds inside of the domains of all their columns."""
+        names = _columns_of(predicates)
+        needed = {name for name in names if self.is_partial(name)}
+        few = prod(self.size(name) for name in names) <= (most if len(names) > 1 else MOST_CELLS)
+        return few and all(needed <= one.inside for one in predicates)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Values that no predicate tells apart. classes: of each column, the class of each value. met: by predicate."""
+
+    classes: Mapping[str, IntegerArray]
+    met: Mapping[str, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, predicates: Sequence[_Predicate]) -> _Alike:
+        """Returns the classes of values of all columns that some predicates name."""
+        classes: dict[str, IntegerArray] = {}
+        for one in predicates:
+            for axis, name in enumerate(one.columns):
+                rows = np.moveaxis(one.met, axis, 0).reshape(one.met.shape[axis], -1)
+                told = np.unique(np.packbits(rows, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+                classes[name] = _refined(classes.get(name, np.zeros_like(told)), told)
+        firsts = {name: np.unique(found, return_index=True)[1] for name, found in classes.items()}
+        met = {one.text: np.asarray(one.met[np.ix_(*(firsts[name] for name in one.columns))]) for one in predicates}
+        return cls(classes, met)
+
+    def kinds(self, predicates: Sequence[_Predicate]) -> tuple[IntegerArray, IntegerArray]:
+        """Returns the kind of each combination of classes, and for each predicate the kinds that meet it."""
+        names = _columns_of(predicates)
+        sizes = {name: int(self.classes[name].max()) + 1 for name in names}
+        tables = [_spread(self.met[one.text], one.columns, sizes) for one in predicates]
+        codes = np.zeros([*sizes.values()], np.int64).ravel()
+        for start in range(0, len(tables), WORD):
+            word = np.zeros([*sizes.values()], np.int64)
+            for table in tables[start : start + WORD]:
+                word = word * 2 + table
+            codes = _refined(codes, word.ravel())
+        firsts = np.unique(codes, return_index=True)[1]
+        return codes.reshape([*sizes.values()]), np.array([table.ravel()[firsts] for table in tables], np.int64)
+
+    def together(self, predicates: Sequence[_Predicate], reader: _Reader) -> Together:
+        """Returns some predicates with the kinds of rows that they tell apart."""
+        names = _columns_of(predicates)
+        codes, met = self.kinds(predicates)
+        whole = codes[np.ix_(*(self.classes[name] for name in names))].ravel()
+        columns = tuple(reader.columns[name] for name in names)
+        return Together(
+            tuple(one.text for one in predicates), columns, tuple(whole.tolist()), tuple(map(tuple, met.tolist()))
+        )
+
+
+def _spread(table: NDArray[np.bool_], columns: Sequence[str], sizes: Mapping[str, int]) -> NDArray[np.bool_]:
+    """Returns a table over some columns, repeated over others, in the order of all columns."""
+    order = [columns.index(name) for name in sizes if name in columns]
+    shape = [size if name in columns else 1 for name, size in sizes.items()]
+    return np.broadcast_to(table.transpose(order).reshape(shape), [*sizes.values()])
+
+
+def _everything() -> _Predicate:
+    return _Predicate("", (), np.ones((), np.bool_), frozenset())
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    """Returns a condition without TRY: rows for which it is NULL do not meet it either way."""
+    node = node.unnest()
+    while isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
+        node = (node.this if isinstance(node, exp.Try) else node.expressions[0]).unnest()
+    return node
+
+
+def _has_zero(value: exp.Expr) -> bool:
+    """Tells whether a value is 0, not NULL, where its condition is not met."""
+    node = value.unnest()
+    other = node.args.get("default" if isinstance(node, exp.Case) else "false")
+    return other is not None and not isinstance(other.unnest(), exp.Null)
+
+
+def _named(node: exp.Expr) -> frozenset[str]:
+    return frozenset(sql_of(column) for column in node.find_all(exp.Column))
+
+
+def _by_column(node: exp.And | exp.Or) -> list[exp.Expr]:
+    """Returns what AND or OR joins, where all parts that name the same single column are one."""
+    kind, parts, pending = type(node), list[exp.Expr](), [node.left, node.right]
+    while pending:
+        one = _bare(pending.pop(0))
+        if isinstance(one, kind):
+            pending = [one.left, one.right, *pending]
+        else:
+            parts.append(one)
+    found: dict[frozenset[str], exp.Expr] = {}
+    several = []
+    for one in parts:
+        names = _named(one)
+        if len(names) != 1:
+            several.append(one)
+        else:
+            found[names] = kind(this=found[names], expression=one) if names in found else one
+    return [*found.values(), *several]
+
+
+def _columns_of(predicates: Sequence[_Predicate]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for one in predicates for name in one.columns))
+
+
+def _refined(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
+    """Numbers the pairs of two codes from 0."""
+    first = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    second, others = np.unique(word, return_inverse=True)
+    return np.asarray(np.unique(first * len(second) + others.reshape(-1), return_inverse=True)[1].reshape(-1), np.int64)
+
+
+def with_counts_together(request: Request, source: RowSource, facts: PublicFacts, reuse: bool) -> Request:
+    """Returns the request with the ways to plan its counts together. A single condition has none.
+
+    One way joins as many counts as possible. The other joins those that name the same columns.
+    """
+    question = request.question
+    texts = list(dict.fromkeys(one.counted for one in question.aggregates if one.counted is not None))
+    if len(texts) < 2 or any(facts.has_collations(table) for table in source.every_table):
+        return request
+    if not plans_together(request):
+        return request
+    reader = _Reader(source, facts, frozenset(one.sql for one in question.sources))
+    reader.columns.update({one.sql: one for one in question.sources})
+    read = [reader.read(text) for text in texts]
+    predicates = [one for one in read if one is not None and reader.fits([one], MOST_CELLS)]
+    most, alike = MOST_JOINT if reuse else MOST_CELLS, _Alike.of(predicates)
+    ways: list[tuple[Together, ...]] = []
+    for shares in (False, True):
+        groups = _grouped(reader, alike, predicates, most, shares)
+        found = tuple(alike.together(group, reader) for group in groups if len(group) > 1)
+        if found and found not in ways:
+            ways.append(found)
+    return replace(request, question=replace(question, together=tuple(ways)))
+
+
+def plans_together(request: Request) -> bool:
+    """Tells whether the options of a statement leave it to the planner how its counts are measured."""
+    question, treatment = request.question, request.question.treatment
+    plain = treatment.strategy == "auto" and not treatment.strategy_table and not question.intervals
+    normed = treatment.norm is not None or treatment.finds_norm or bool(treatment.groups)
+    return plain and not normed and question.selection is None and question.summary is None and not question.own
+
+
+def _grouped(
+    reader: _Reader, alike: _Alike, predicates: Sequence[_Predicate], most: int, shares: bool
+) -> list[list[_Predicate]]:
+    """Returns groups of predicates. Each joins the first group that it may, if few kinds of rows are told apart.
+
+    shares: whether it only joins a group that names one of its columns.
+    """
+    groups: list[list[_Predicate]] = []
+    for one in predicates:
+        for group in groups:
+            meets = not shares or {*_columns_of(group)} & {*one.columns}
+            if meets and reader.fits([*group, one], most) and alike.kinds([*group, one])[1].shape[1] <= MOST_KINDS:
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return groups

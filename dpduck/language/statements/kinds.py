@@ -1,0 +1,274 @@
+"""Every statement that dp() takes, as frozen values; nothing here has been checked against a database yet.
+
+Those of streams (CREATE, REFRESH and DROP PRIVATE STREAM) are read here, from text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from dpduck.language.text.dialect import TokenReader
+from dpduck.language.text.names import TableName
+from dpduck.values.errors import Position
+
+WHAT = "the name of a private stream"
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY .."""
+
+    name: str
+    query: exp.Query
+    text: str
+    options: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class RefreshStream:
+    """REFRESH PRIVATE STREAM name [UNTIL 'day']. until: the text of a day before which all periods are whole, or ""."""
+
+    name: str
+    until: str
+
+
+@dataclass(frozen=True)
+class DropStream:
+    """DROP PRIVATE STREAM [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool
+
+
+StreamStatement = CreateStream | RefreshStream | DropStream
+
+
+def read_stream(
+    reader: TokenReader,
+    parse_query: Callable[[str, list[Token]], exp.Query],
+    read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
+) -> StreamStatement | None:
+    """Returns the statement, None for any other."""
+    if reader.take_words("DROP", "PRIVATE", "STREAM"):
+        if_exists = reader.take_words("IF", "EXISTS")
+        name = reader.name(WHAT)
+        reader.expect_end()
+        return DropStream(name, if_exists)
+    if reader.take_words("REFRESH", "PRIVATE", "STREAM"):
+        name, until = reader.name(WHAT), ""
+        if reader.take_words("UNTIL"):
+            reader.take_words("DATE")
+            until = reader.string("a day, such as '2025-01-01'")
+        reader.expect_end()
+        return RefreshStream(name, until)
+    if reader.take_words("CREATE", "OR", "REPLACE", "PRIVATE", "STREAM"):
+        raise reader.refuse("a stream is not replaced", "DROP PRIVATE STREAM first, or another name")
+    if not reader.take_words("CREATE", "PRIVATE", "STREAM"):
+        return None
+    name = reader.name("a name for the stream")
+    options = read_options(reader) if reader.at_words("OPTIONS") else ()
+    if not options:
+        raise reader.unexpected("OPTIONS (epsilon = .., periods = ..)")
+    if not reader.take(TokenType.ALIAS):
+        raise reader.unexpected("AS SELECT ..")
+    return CreateStream(name, parse_query(reader.text, reader.tokens[reader.index :]), reader.text, options)
+
+
+# Statements of sparse queries, as frozen values; nothing here has been checked against a database yet.
+
+PROJECTION, HISTOGRAM, SESSION = "projection", "histogram", "session"
+KINDS = (PROJECTION, HISTOGRAM, SESSION)
+
+
+@dataclass(frozen=True)
+class CreateSparse:
+    """CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
+
+    query: a SELECT of the key's columns, also where it was written ON table (columns).
+    """
+
+    kind: str
+    name: str
+    query: exp.Query
+    text: str
+    options: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class DropSparse:
+    """DROP PRIVATE PROJECTION | HISTOGRAM | SESSION [IF EXISTS] name."""
+
+    kind: str
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class UnitClause:
+    """PRIVACY UNIT ROW, or PRIVACY UNIT column [REFERENCES table.column] MAX ROWS m; PER word OF column before MAX.
+
+    period: the word and the column. columns: of PRIVACY UNIT (several, columns) MAX ROWS m; `column` is None then.
+    """
+
+    column: str | None
+    references: tuple[TableName, str] | None
+    max_rows: int
+    position: Position = field(compare=False)
+    period: tuple[str, str] | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BudgetClause:
+    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]]) or BUDGET (rho = ..), PER word; LIFETIME with the same.
+
+    per: the word, "" for none.
+    """
+
+    epsilon: Fraction | None
+    delta: Fraction
+    delta_keys: Fraction
+    rho: Fraction | None
+    position: Position = field(compare=False)
+    per: str = ""
+
+
+@dataclass(frozen=True)
+class DomainClause:
+    """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES.
+
+    column: "" for every column of the kind's type. kind: 'values', 'range', 'public', 'boolean' or 'enum'.
+    bare: whether a value was written as a number.
+    """
+
+    column: str
+    kind: str
+    values: tuple[str, ...]
+    low: str
+    high: str
+    step: str
+    unit: str
+    source: tuple[TableName, str] | None
+    with_null: bool
+    other: str | None
+    with_edges: bool
+    position: Position = field(compare=False)
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class ClampClause:
+    """CLAMP column BETWEEN low AND high [STEP step]: decimal texts, an empty one where no step is given."""
+
+    column: str
+    low: str
+    high: str
+    step: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class PolicyClauses:
+    """The items between the parentheses of a policy; None or empty where an item is absent."""
+
+    unit: UnitClause | None = None
+    budget: BudgetClause | None = None
+    lifetime: BudgetClause | None = None
+    domains: tuple[DomainClause, ...] = ()
+    clamps: tuple[ClampClause, ...] = ()
+    expect_rows: int | None = None
+    max_epsilon: Fraction | None = None
+    min_epsilon: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class DeclarePublicTable:
+    """DECLARE PUBLIC TABLE t, or its withdrawal."""
+
+    table: TableName
+    withdraw: bool
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class CreatePolicy:
+    """CREATE [OR REPLACE] PRIVACY POLICY ON t (..)."""
+
+    table: TableName
+    replace: bool
+    clauses: PolicyClauses
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class AlterPolicy:
+    """ALTER PRIVACY POLICY ON t NEW EPOCH | SET item | DROP DOMAIN column | DROP CLAMP column.
+
+    others: further tables that begin a new epoch.
+    """
+
+    table: TableName
+    new_epoch: bool
+    changes: PolicyClauses
+    drop_domain: str | None
+    drop_clamp: str | None
+    others: tuple[TableName, ...] = ()
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class DropPolicy:
+    """DROP PRIVACY POLICY [IF EXISTS] ON t."""
+
+    table: TableName
+    if_exists: bool
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class DropPrivateView:
+    """DROP PRIVATE VIEW [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class RefreshPrivateView:
+    """REFRESH PRIVATE VIEW name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class AskStatement:
+    """An annotated SELECT. view: the name to release it under, None for a plain question.
+
+    options: those of CREATE PRIVATE VIEW .. OPTIONS (..), empty for a plain question.
+    offset: where the SELECT starts in the statement's text.
+    """
+
+    query: exp.Query
+    text: str
+    offset: int
+    view: str | None
+    replace: bool
+    options: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class PreparePolicy:
+    """ALTER PRIVACY POLICY ON table [, ..] PREPARE | UNPREPARE."""
+
+    tables: tuple[TableName, ...]
+    undo: bool
+    position: Position = field(compare=False)
+
+
+OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | DropPolicy
+Statement = OwnerStatement | DropPrivateView | RefreshPrivateView | CreateSparse | DropSparse | AskStatement

@@ -1,0 +1,401 @@
+"""The grammar of privacy policies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot.tokens import TokenType
+
+from dpduck.language.statements.kinds import (
+    AlterPolicy,
+    BudgetClause,
+    ClampClause,
+    CreatePolicy,
+    DomainClause,
+    DropPolicy,
+    PolicyClauses,
+    PreparePolicy,
+    UnitClause,
+)
+from dpduck.language.text.dialect import TokenReader
+from dpduck.language.text.names import TableName
+from dpduck.values.errors import Position
+from dpduck.values.periods import WORDS
+from dpduck.values.quoting import fold
+
+MOST_TOGETHER = 8
+"""Columns that may hold a privacy unit together."""
+
+MAX_ROWS_LIMIT = 1_000_000
+ITEMS = "PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
+EVERY = ""
+"""No column's name: a domain of every BOOLEAN, or ENUM, column that has none of its own."""
+
+CLOCKS = ("TODAY", "NOW", "CURRENT_DATE", "CURRENT_TIMESTAMP", "TOMORROW", "YESTERDAY")
+STEPS = tuple(
+    word + plural
+    for word in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+    for plural in ("", "S")
+)
+ZERO = Fraction(0)
+
+_QUOTED_STEP = re.compile(r"\s*(\d+)?\s*([A-Za-z]+)\s*")
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+
+
+def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePolicy:
+    """CREATE [OR REPLACE] PRIVACY POLICY has been read."""
+    reader.expect_words("ON")
+    position, table = reader.position, reader.table_name()
+    reader.expect(TokenType.L_PAREN, "( and the policy's items")
+    clauses = _read_item(reader, PolicyClauses())
+    while reader.take(TokenType.COMMA):
+        if reader.at(TokenType.R_PAREN):
+            raise reader.refuse("a comma stands before ')'", "no comma after the last item")
+        clauses = _read_item(reader, clauses)
+    reader.expect(TokenType.R_PAREN, ") or , and " + ITEMS)
+    reader.expect_end()
+    return CreatePolicy(table, replace_existing, clauses, position)
+
+
+def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
+    """ALTER PRIVACY POLICY has been read."""
+    reader.expect_words("ON")
+    position, table = reader.position, reader.table_name()
+    tables = [table]
+    while reader.take(TokenType.COMMA):
+        tables.append(reader.table_name())
+    if reader.at_words("PREPARE") or reader.at_words("UNPREPARE"):
+        undo = not reader.take_words("PREPARE") and reader.take_words("UNPREPARE")
+        reader.expect_end()
+        return PreparePolicy(tuple(tables), undo, position)
+    changes, new_epoch = PolicyClauses(), False
+    drop_domain = drop_clamp = None
+    if reader.take_words("NEW", "EPOCH"):
+        new_epoch = True
+    elif len(tables) > 1:
+        raise reader.unexpected("NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables")
+    elif reader.take_words("SET"):
+        _refuse_rows_alone(reader, table)
+        changes = _read_item(reader, changes)
+    elif reader.take_words("DROP", "DOMAIN"):
+        drop_domain = reader.name("a column with a domain")
+    elif reader.take_words("DROP", "CLAMP"):
+        drop_clamp = reader.name("a column with a clamp")
+    else:
+        raise reader.unexpected(
+            "NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, "
+            "EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
+        )
+    reader.expect_end()
+    return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, tuple(tables[1:]), position)
+
+
+def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:
+    """MAX ROWS is a part of the privacy unit."""
+    if reader.at_words("MAX", "ROWS"):
+        most = reader.tokens[reader.index + 2].text[:12] if reader.index + 2 < len(reader.tokens) else "m"
+        raise reader.refuse(
+            "MAX ROWS belongs to PRIVACY UNIT",
+            f"ALTER PRIVACY POLICY ON {table} SET PRIVACY UNIT column MAX ROWS {most}",
+        )
+
+
+def read_drop_policy(reader: TokenReader) -> DropPolicy:
+    """DROP PRIVACY POLICY has been read."""
+    if_exists = reader.take_words("IF", "EXISTS")
+    reader.expect_words("ON")
+    position, table = reader.position, reader.table_name()
+    reader.expect_end()
+    return DropPolicy(table, if_exists, position)
+
+
+def _read_item(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    for words, read in _ITEM_READERS:
+        if reader.at_words(*words):
+            return read(reader, clauses)
+    raise reader.unexpected(ITEMS)
+
+
+def _once(reader: TokenReader, present: object, what: str) -> None:
+    if present:
+        raise reader.refuse(f"{what} is given twice", "each item once")
+
+
+def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.unit, "PRIVACY UNIT")
+    reader.expect_words("PRIVACY", "UNIT")
+    position = reader.position
+    if reader.take_words("ROW"):
+        return replace(clauses, unit=UnitClause(None, None, 1, position, _read_period(reader)))
+    columns = _read_together(reader) if reader.at(TokenType.L_PAREN) else ()
+    column = columns[0] if len(columns) == 1 else None
+    columns = columns if column is None else ()
+    if column is None and not columns:
+        column = reader.name("ROW, a column, or (several, columns)")
+    references = _table_and_column(reader) if not columns and reader.take_words("REFERENCES") else None
+    period = _read_period(reader) if not columns else None
+    if not reader.take_words("MAX", "ROWS"):
+        raise reader.unexpected("MAX ROWS and the most rows of one unit that an answer may see")
+    most = reader.count("MAX ROWS", MAX_ROWS_LIMIT)
+    return replace(clauses, unit=UnitClause(column, references, most, position, period, columns))
+
+
+def _read_together(reader: TokenReader) -> tuple[str, ...]:
+    """Returns columns that hold a unit together."""
+    reader.expect(TokenType.L_PAREN, "(")
+    columns = [reader.name("a column")]
+    while reader.take(TokenType.COMMA):
+        columns.append(reader.name("a column"))
+    reader.expect(TokenType.R_PAREN, ") or , and a column")
+    if len(columns) > MOST_TOGETHER:
+        raise reader.refuse(f"{len(columns)} columns of a privacy unit", f"{MOST_TOGETHER} columns at most")
+    listed = f"({', '.join(columns)})"
+    if len(columns) == 1:
+        return tuple(columns)
+    if reader.at_words("REFERENCES"):
+        raise reader.refuse(
+            f"a unit of several columns, {listed}, refers to no other table",
+            f"PRIVACY UNIT {listed} MAX ROWS m here; and in a table of its rows' parts PRIVACY UNIT part REFERENCES "
+            "this_table.key MAX ROWS m, by a PRIMARY KEY or UNIQUE column",
+        )
+    if reader.at_words("PER"):
+        raise reader.refuse(
+            f"a unit of several columns, {listed}, has no periods",
+            f"PRIVACY UNIT {listed} MAX ROWS m; or PRIVACY UNIT {columns[0]} PER MONTH OF a_date MAX ROWS m",
+        )
+    return tuple(columns)
+
+
+def _read_period(reader: TokenReader) -> tuple[str, str] | None:
+    """PER and a word, OF and a column, where they are there."""
+    if not reader.take_words("PER"):
+        return None
+    word = _read_word(reader)
+    reader.expect_words("OF")
+    return word, reader.name("a column of dates")
+
+
+def _read_word(reader: TokenReader) -> str:
+    word = next((one for one in WORDS if reader.take_words(one)), None)
+    if word is None:
+        raise reader.unexpected(", ".join(WORDS[:-1]) + f" or {WORDS[-1]}")
+    return word
+
+
+def _table_and_column(reader: TokenReader) -> tuple[TableName, str]:
+    name = reader.table_name(4)
+    if len(name.parts) < 2:
+        raise reader.refuse("a column is named with its table", "table.column")
+    return TableName(name.parts[:-1]), name.parts[-1]
+
+
+def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.budget, "BUDGET")
+    reader.expect_words("BUDGET")
+    budget = _read_amounts(reader)
+    if reader.take_words("PER"):
+        budget = replace(budget, per=_read_word(reader))
+    return replace(clauses, budget=budget)
+
+
+def _read_lifetime(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.lifetime, "LIFETIME")
+    reader.expect_words("LIFETIME")
+    return replace(clauses, lifetime=_read_amounts(reader))
+
+
+def _read_amounts(reader: TokenReader) -> BudgetClause:
+    position = reader.position
+    reader.expect(TokenType.L_PAREN, "(epsilon = ..), (epsilon = .., delta = ..) or (rho = ..)")
+    amounts: dict[str, Fraction] = {}
+    while True:
+        name = reader.name("epsilon, delta, delta_keys or rho").lower()
+        if name not in ("epsilon", "delta", "delta_keys", "rho") or name in amounts:
+            raise reader.refuse(f"{name} is unknown or given twice", "epsilon, delta, delta_keys or rho, each once")
+        reader.expect(TokenType.EQ, "=")
+        amounts[name] = reader.amount(name)
+        if not reader.take(TokenType.COMMA):
+            break
+    reader.expect(TokenType.R_PAREN, ")")
+    shapes = ({"epsilon"}, {"epsilon", "delta"}, {"epsilon", "delta", "delta_keys"}, {"rho"})
+    if set(amounts) not in shapes:
+        raise reader.refuse(
+            "these parts make no budget", "(epsilon = ..), (epsilon = .., delta = ..) or (rho = ..)", position
+        )
+    delta, delta_keys = amounts.get("delta", ZERO), amounts.get("delta_keys", ZERO)
+    if delta >= Fraction(1, 100) or ("delta" in amounts and delta_keys >= delta):
+        raise reader.refuse("delta is out of range", "delta below 0.01 and delta_keys below delta", position)
+    return BudgetClause(amounts.get("epsilon"), delta, delta_keys, amounts.get("rho"), position)
+
+
+def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    """Reads DOMAIN of a column, of several in parentheses, or of ALL columns of a type that says its values."""
+    reader.expect_words("DOMAIN")
+    position = reader.position
+    if reader.at_words("ALL", "BOOLEAN") or reader.at_words("ALL", "ENUM"):
+        reader.index += 1
+        columns = [EVERY]
+    elif reader.take(TokenType.L_PAREN):
+        columns = [reader.name("a column")]
+        while reader.take(TokenType.COMMA):
+            columns.append(reader.name("a column"))
+        reader.expect(TokenType.R_PAREN, ") or , and a column")
+    else:
+        columns = [reader.name("a column, (several, columns), ALL BOOLEAN or ALL ENUM")]
+    domain = _read_values_of(reader, columns[0], position)
+    for column in columns:
+        if any(fold(one.column) == fold(column) and column != EVERY for one in clauses.domains):
+            raise reader.refuse(f"the domain of {column} is given twice", "one domain for each column", position)
+        clauses = replace(clauses, domains=(*clauses.domains, replace(domain, column=column)))
+    return clauses
+
+
+def _read_values_of(reader: TokenReader, column: str, position: Position) -> DomainClause:
+    """Returns what follows the column of a domain."""
+    values: tuple[str, ...] = ()
+    bare = False
+    low = high = step = unit = ""
+    source = None
+    if reader.take_words("IN"):
+        start = reader.index
+        kind, values = "values", _read_values(reader)
+        bare = any(token.token_type == TokenType.NUMBER for token in reader.tokens[start : reader.index])
+    elif reader.take_words("RANGE"):
+        kind, (low, high, step, unit) = "range", _read_range(reader)
+    elif reader.take_words("FROM"):
+        kind, source = "public", _table_and_column(reader)
+    elif reader.take_words("BOOLEAN"):
+        kind = "boolean"
+    elif reader.take_words("ENUM"):
+        kind = "enum"
+    else:
+        raise reader.unexpected("IN (..), RANGE .. TO .. STEP .., FROM table.column, BOOLEAN or ENUM")
+    with_null, other, with_edges = _read_withs(reader, kind)
+    return DomainClause(
+        column, kind, values, low, high, step, unit, source, with_null, other, with_edges, position, bare
+    )
+
+
+def _read_values(reader: TokenReader) -> tuple[str, ...]:
+    reader.expect(TokenType.L_PAREN, "( and the values")
+    if reader.at_words("SELECT") or reader.at_words("FROM") or reader.at_words("WITH"):
+        raise reader.refuse(
+            "a domain is declared, never read from data", "a list of literals, or FROM public_table.column"
+        )
+    values = [reader.literal()]
+    while reader.take(TokenType.COMMA):
+        values.append(reader.literal())
+    reader.expect(TokenType.R_PAREN, ") or , and a value")
+    return tuple(values)
+
+
+def _read_range(reader: TokenReader) -> tuple[str, str, str, str]:
+    low = _read_bound(reader)
+    if reader.at(TokenType.DASH):
+        raise reader.unexpected("TO; a date has a year, a month and a day: 2024-01-01 TO 2025-01-01 STEP MONTH")
+    reader.expect_words("TO")
+    high = _read_bound(reader)
+    if not reader.take_words("STEP"):
+        raise reader.unexpected("STEP and a width, as in STEP 5, or of dates STEP MONTH")
+    return (low, high, *_read_step(reader))
+
+
+def _read_step(reader: TokenReader) -> tuple[str, str]:
+    """Returns a number, or of dates how many of a unit: INTERVAL 7 DAYS, 7 DAYS, MONTH, '7 days'."""
+    named = reader.take_words("INTERVAL")
+    found = _QUOTED_STEP.fullmatch(reader.current.text) if reader.current and reader.at(TokenType.STRING) else None
+    if found is not None and found[2].upper() in STEPS:
+        reader.index += 1
+        step, unit = found[1] or "1", found[2]
+    elif named:
+        quoted = reader.at(TokenType.STRING)
+        step = reader.string("a number") if quoted else reader.number_text("a number")
+        unit = reader.name("a number and a unit such as DAY, HOUR or MONTH: INTERVAL 1 MONTH")
+    elif any(reader.take_words(word) for word in STEPS):
+        step, unit = "1", reader.tokens[reader.index - 1].text
+    else:
+        step = reader.number_text("a number, or of dates a word: STEP MONTH, STEP 7 DAYS")
+        unit = reader.tokens[reader.index - 1].text if any(map(reader.take_words, STEPS)) else ""
+    return step, unit.lower().rstrip("s")
+
+
+def _read_bound(reader: TokenReader) -> str:
+    """Returns a bound of a range: a literal, or a date without quotes. What moves with the clock is refused."""
+    if any(map(reader.at_words, CLOCKS)):
+        raise reader.refuse(
+            "a range ends at a date that stays: TODAY would be another one tomorrow, so that bins, and what was "
+            "released of them, would change with the clock",
+            "a date that is far enough, as in TO 2031-01-01: bins without rows cost no budget",
+        )
+    following = reader.tokens[reader.index : reader.index + 5]
+    written = reader.text[following[0].start : following[-1].end + 1] if following else ""
+    if _DATE.fullmatch(written):
+        reader.index += len(following)
+        return written
+    return reader.literal()
+
+
+def _read_withs(reader: TokenReader, kind: str) -> tuple[bool, str | None, bool]:
+    with_null, other, with_edges = False, None, False
+    while reader.take_words("WITH"):
+        if not with_null and reader.take_words("NULL"):
+            with_null = True
+        elif kind != "range" and other is None and reader.take_words("OTHER"):
+            if reader.at(TokenType.NUMBER) or reader.at(TokenType.DASH):
+                raise reader.unexpected("WITH OTHER of texts, with a quoted label; of numbers RANGE .. WITH EDGES")
+            other = reader.string("a label") if reader.at(TokenType.STRING) else "OTHER"
+        elif kind == "range" and reader.take_words("EDGES"):
+            with_edges = True
+        else:
+            raise reader.unexpected("NULL or EDGES, each once" if kind == "range" else "NULL or OTHER, each once")
+    return with_null, other, with_edges
+
+
+def _read_clamp(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    reader.expect_words("CLAMP")
+    position = reader.position
+    column = reader.name("a column")
+    if any(fold(clamp.column) == fold(column) for clamp in clauses.clamps):
+        raise reader.refuse(f"the clamp of {column} is given twice", "one clamp for each column", position)
+    reader.expect_words("BETWEEN")
+    low = reader.number_text("a number")
+    reader.expect_words("AND")
+    high = reader.number_text("a number")
+    step = reader.number_text("a step") if reader.take_words("STEP") else ""
+    return replace(clauses, clamps=(*clauses.clamps, ClampClause(column, low, high, step, position)))
+
+
+def _read_expect(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.expect_rows, "EXPECT ROWS")
+    reader.expect_words("EXPECT", "ROWS")
+    return replace(clauses, expect_rows=reader.count("EXPECT ROWS", 10**15))
+
+
+def _read_max_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.max_epsilon, "MAX EPSILON")
+    reader.expect_words("MAX", "EPSILON")
+    amount = reader.amount("MAX EPSILON")
+    reader.take_words("PER", "QUERY")
+    return replace(clauses, max_epsilon=amount)
+
+
+def _read_min_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
+    _once(reader, clauses.min_epsilon, "MIN EPSILON")
+    reader.expect_words("MIN", "EPSILON")
+    return replace(clauses, min_epsilon=reader.amount("MIN EPSILON"))
+
+
+_ITEM_READERS: tuple[tuple[tuple[str, ...], Callable[[TokenReader, PolicyClauses], PolicyClauses]], ...] = (
+    (("PRIVACY", "UNIT"), _read_unit),
+    (("BUDGET",), _read_budget),
+    (("LIFETIME",), _read_lifetime),
+    (("DOMAIN",), _read_domain),
+    (("CLAMP",), _read_clamp),
+    (("EXPECT", "ROWS"), _read_expect),
+    (("MAX", "EPSILON"), _read_max_epsilon),
+    (("MIN", "EPSILON"), _read_min_epsilon),
+)

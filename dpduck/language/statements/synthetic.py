@@ -1,0 +1,296 @@
+"""CREATE PRIVATE TABLE: synthetic rows from private ones, or from a release that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB, TokenReader
+from dpduck.language.text.names import TableName
+from dpduck.language.text.options import PRICE_OPTIONS, Option, read_given
+from dpduck.language.text.positions import refusal
+from dpduck.values.errors import Position
+
+WORKLOADS = "WORKLOAD MARGINALS (k), PARITIES (k), RANGES, GROUPING SETS (..) or (count(*) FILTER (WHERE ..), ..)"
+FOR_EACH = "FOR EACH ROW OF parents (column = key) TIMES number"
+LARGEST_ORDER = 20
+LARGEST_SAMPLE = 10_000_000
+ParseQuery = Callable[[str, list[Token]], exp.Query]
+
+
+@dataclass(frozen=True)
+class WorkloadClause:
+    """What the synthetic rows are to answer well. kind: 'marginals', 'parities', 'ranges', 'sets' or 'predicates'.
+
+    order: k, the number of columns at a time. nodes: the elements of GROUPING SETS, or the conditions.
+    """
+
+    kind: str
+    order: int = 0
+    nodes: tuple[exp.Expr, ...] = ()
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class ForEach:
+    """FOR EACH ROW OF parents (column = key) TIMES times: rows of a child table for each row of a released table.
+
+    column: of the child, which has the parent's key. times: the parents' column that says how many children each has.
+    """
+
+    parents: str
+    column: str
+    key: str
+    times: str
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateSynthetic:
+    """CREATE [OR REPLACE] PRIVATE TABLE name OPTIONS (..) AS SELECT columns FROM t [FOR EACH ROW OF ..] WORKLOAD .."""
+
+    name: str
+    replace: bool
+    options: tuple[exp.Expr, ...]
+    query: exp.Query
+    workload: WorkloadClause
+    for_each: ForEach | None = None
+
+
+@dataclass(frozen=True)
+class SampleRelease:
+    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns): post-processing.
+
+    columns: of a private table, whose known margins the rows are fitted to; none for a release.
+    """
+
+    name: str
+    replace: bool
+    rows: int
+    source: TableName
+    columns: tuple[str, ...] = ()
+
+
+def read_private_table(
+    reader: TokenReader,
+    replace: bool,
+    parse_query: ParseQuery,
+    read_options: Callable[[TokenReader], tuple[exp.Expr, ...]],
+) -> CreateSynthetic | SampleRelease:
+    """Reads what follows CREATE PRIVATE TABLE."""
+    if reader.at_words("IF"):
+        raise reader.unexpected("a name (CREATE OR REPLACE PRIVATE TABLE replaces)")
+    name = reader.name("a name for the table")
+    if reader.at(TokenType.DOT):
+        raise reader.refuse("a private table has a name of one part", "a name without dots")
+    options = read_options(reader) if reader.at_words("OPTIONS") else ()
+    if not reader.take(TokenType.ALIAS):
+        raise reader.unexpected("OPTIONS (..) or AS SELECT ..")
+    if reader.take_words("SAMPLE"):
+        if options:
+            raise reader.refuse("a sample of a release costs nothing and has no options", "AS SAMPLE n FROM release")
+        rows = reader.count("the number of rows", LARGEST_SAMPLE)
+        reader.expect_words("FROM")
+        source, columns = _sampled(reader)
+        reader.expect_end()
+        return SampleRelease(name, replace, rows, source, columns)
+    end = _workload_at(reader)
+    last = _for_each_at(reader, end)
+    select = reader.tokens[reader.index : last]
+    query = parse_query(reader.text, select) if select else None
+    if query is None or query.find(DifferentialPrivacy) is not None:
+        raise reader.refuse("a private table has its options after its name", "OPTIONS (..) AS SELECT columns FROM ..")
+    reader.index = last
+    for_each = _for_each(reader) if last < end else None
+    if reader.index != end:
+        raise reader.unexpected(WORKLOADS)
+    reader.index = end + 1
+    return CreateSynthetic(name, replace, options, query, _workload(reader, parse_query), for_each)
+
+
+def _for_each(reader: TokenReader) -> ForEach:
+    position = reader.position
+    reader.expect_words("FOR", "EACH", "ROW", "OF")
+    parents = reader.table_name().table
+    reader.expect(TokenType.L_PAREN, FOR_EACH)
+    at, column = reader.position, reader.name(FOR_EACH)
+    if not column:
+        raise reader.refuse("a column of no name", FOR_EACH, at)
+    reader.expect(TokenType.EQ, FOR_EACH)
+    key = reader.name(FOR_EACH)
+    reader.expect(TokenType.R_PAREN, FOR_EACH)
+    reader.expect_words("TIMES")
+    return ForEach(parents, column, key, reader.name("the column of the parents that says how many"), position)
+
+
+def _sampled(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
+    """Reads a release, or KNOWN, a private table and columns of it; a release may be called known."""
+    begin = reader.index
+    if reader.take_words("KNOWN") and reader.index < len(reader.tokens):
+        source, columns = reader.table_name(), list[str]()
+        reader.expect(TokenType.L_PAREN, "KNOWN table (column, ..)")
+        while True:
+            columns.append(reader.name("a column"))
+            if not reader.take(TokenType.COMMA):
+                break
+        reader.expect(TokenType.R_PAREN, ")")
+        return source, tuple(columns)
+    reader.index = begin
+    return reader.table_name(), ()
+
+
+def _workload_at(reader: TokenReader) -> int:
+    found = _words_at(reader, len(reader.tokens), "WORKLOAD")
+    if found is None:
+        reader.index = len(reader.tokens)
+        raise reader.unexpected(WORKLOADS)
+    return found
+
+
+def _for_each_at(reader: TokenReader, end: int) -> int:
+    found = _words_at(reader, end, "FOR", "EACH", "ROW", "OF")
+    return end if found is None else found
+
+
+def _words_at(reader: TokenReader, end: int, *words: str) -> int | None:
+    """Returns where these words are outside of parentheses, before an end."""
+    begin, depth = reader.index, 0
+    try:
+        for index in range(begin, end):
+            token, reader.index = reader.tokens[index], index
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 0 and reader.at_words(*words):
+                return index
+        return None
+    finally:
+        reader.index = begin
+
+
+def _workload(reader: TokenReader, parse_query: ParseQuery) -> WorkloadClause:
+    position = reader.position
+    for kind in ("MARGINALS", "PARITIES", "RANGES"):
+        if reader.take_words(kind):
+            order = 1
+            if kind != "RANGES" or reader.at(TokenType.L_PAREN):
+                reader.expect(TokenType.L_PAREN, f"{kind} (k)")
+                order = reader.count("the number of columns at a time", LARGEST_ORDER)
+                reader.expect(TokenType.R_PAREN, ")")
+            reader.expect_end()
+            return WorkloadClause(kind.lower(), order, position=position)
+    rest = reader.tokens[reader.index :]
+    if reader.at_words("GROUPING", "SETS") or (rest and rest[0].text.upper() == "GROUPING SETS"):
+        query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT 1 GROUP BY"), *rest])
+        group = query.args.get("group")
+        if _given(query) == {"expressions", "group"} and group is not None:
+            return WorkloadClause("sets", nodes=tuple(group.expressions), position=position)
+        raise reader.unexpected(WORKLOADS)
+    if len(rest) < 3 or not reader.at(TokenType.L_PAREN) or rest[-1].token_type != TokenType.R_PAREN:
+        raise reader.unexpected(WORKLOADS)
+    query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT"), *rest[1:-1]])
+    conditions = tuple(_condition(item) for item in query.expressions)
+    if _given(query) != {"expressions"} or not all(conditions):
+        raise reader.refuse("a workload lists counts with conditions", WORKLOADS, position)
+    return WorkloadClause("predicates", nodes=tuple(node for node in conditions if node is not None), position=position)
+
+
+def _given(query: exp.Expr) -> set[str]:
+    return {name for name, value in query.args.items() if value}
+
+
+def _condition(item: exp.Expr) -> exp.Expr | None:
+    """Returns the condition of count(*) FILTER (WHERE ..), None where it is something else."""
+    if not isinstance(item, exp.Filter) or not isinstance(item.this, exp.Count):
+        return None
+    counted = item.this.this
+    where = item.expression
+    if not isinstance(counted, (exp.Star, type(None))) or not isinstance(where, exp.Where):
+        return None
+    condition: exp.Expr = where.this
+    return condition
+
+
+# Options of CREATE PRIVATE TABLE; those of the price and of the privacy unit are read as everywhere.
+
+MECHANISMS = ("auto", "mwem", "aim", "cube", "barak")
+_SHARE = (Fraction(1, 100), Fraction(9, 10))
+SHARED_OPTIONS = (*PRICE_OPTIONS, Option("planning_seconds", "number", "time for searches"))
+SHARED = tuple(option.name for option in SHARED_OPTIONS)
+"""What a private table reads as every statement does, where all are read."""
+
+OWN_OPTIONS = (
+    Option("mechanism", "choice", "how the table is made", choices=MECHANISMS),
+    Option("rows", "whole", "of the table; free", Fraction(1), Fraction(10**7)),
+    Option("weights", "flag", "a second table with the probability of every cell; free"),
+    Option("bins", "whole", "of a RANGE column, at most: neighbours are one", Fraction(1), Fraction(10**6)),
+    Option("inside", "flag", "values are drawn inside bins, not their lower edges; free"),
+    Option("key", "name", "a column of this name numbers the rows from 1; free"),
+    Option("rounds", "whole", "how often MWEM asks", Fraction(1), Fraction(10**4)),
+    Option("ask", "choice", "what a round asks", choices=("", "marginals", "queries")),
+    Option("update", "choice", "what follows a round", choices=("fit", "paper")),
+    Option("replays", "whole", "passes of the paper's update over all answers so far", Fraction(1), Fraction(1000)),
+    Option("keep", "choice", "which distribution is the answer", choices=("last", "average")),
+    Option("first", "choice", "asked before the rounds", choices=("", "nothing", "marginals", "histogram")),
+    Option("first_share", "number", "of the price, for those", *_SHARE),
+    Option("choice_share", "number", "of a round's price, for the choice of what to ask", *_SHARE),
+    Option("adaptive", "flag", "a round's price doubles where noise drowns what was learnt"),
+)
+OWN = tuple(option.name for option in OWN_OPTIONS)
+
+
+@dataclass(frozen=True)
+class SyntheticOptions:
+    """rows: of the table, None for the noisy number of records. weights: also the table of probabilities.
+    key: a column that numbers the rows, "" for none.
+    bins: of a RANGE column, at most, 0 for all. inside: whether rows have values inside bins, or their lower edges.
+
+    rounds, ask, first: None and '' for the rule. ask: 'marginals' as a whole, or single 'queries'. update: 'fit' or
+    'paper'.
+    first: what is asked before the rounds, 'nothing', 'marginals' (1-way) or 'histogram', for first_share of the price.
+    keep: the 'last' distribution or the 'average'. adaptive: rounds whose price doubles when noise drowns an answer.
+    """
+
+    mechanism: str = "auto"
+    rows: int | None = None
+    weights: bool = False
+    bins: int = 0
+    inside: bool = False
+    rounds: int | None = None
+    ask: str = ""
+    update: str = "fit"
+    replays: int = 20
+    keep: str = "last"
+    first: str = ""
+    first_share: Fraction = Fraction(1, 5)
+    choice_share: Fraction | None = None
+    adaptive: bool = False
+    key: str = ""
+
+
+def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
+    """Returns our options, and those that every statement has, which are read where all are."""
+    given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
+    default = SyntheticOptions()
+    if "key" in given and not given.text("key"):
+        raise refusal(given["key"], "a column of no name", "key = id, or the statement without it")
+    options = SyntheticOptions(
+        mechanism=given.choice("mechanism"),
+        rows=given.whole("rows"),
+        weights=given.flag("weights"),
+        bins=given.whole("bins") or 0,
+        inside=given.flag("inside"),
+        rounds=given.whole("rounds"),
+        ask=given.choice("ask"),
+        update=given.choice("update"),
+        replays=given.whole("replays") or default.replays,
+        keep=given.choice("keep"),
+        first=given.choice("first"),
+        first_share=given.number("first_share") or default.first_share,
+        choice_share=given.number("choice_share"),
+        adaptive=given.flag("adaptive"),
+        key=given.text("key"),
+    )
+    return options, tuple(one for one in expressions if one.this.name.lower() in SHARED)

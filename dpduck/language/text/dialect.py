@@ -1,0 +1,366 @@
+"""The sqlglot dialect: DuckDB's, with BigQuery's SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..); and its tokens.
+
+The statements that are ours alone are read by a cursor over tokens.
+
+Each complaint has a position. Bounds on a text are checked before anything is parsed: a parser is never given more than
+it can bear.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokens import Token, TokenType
+
+from dpduck.language.text.names import HOLE, TableName
+from dpduck.language.text.words import position_in
+from dpduck.values.errors import Position, Refusal
+from dpduck.values.quoting import quote_text
+
+MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
+BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its arguments contribution_bounds_per_row and .._per_group
+START = "dpduck_start"  # in a node's meta: where its first token stands in the text
+
+
+class DifferentialPrivacy(exp.Expression):
+    """The clause after SELECT; its expressions are the options, as written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
+
+
+def _placed(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the rule of a parser, whose node remembers where it starts unless a rule inside has said so."""
+
+    def place(self: Any, *arguments: Any, **options: Any) -> Any:
+        first = self._curr
+        node = rule(self, *arguments, **options)
+        found = node[1] if isinstance(node, tuple) and len(node) == 2 else node
+        found = found[0] if isinstance(found, list) and found else found
+        if isinstance(found, exp.Expr) and first:
+            found.meta.setdefault(START, first.start)
+        return node
+
+    return place
+
+
+def _bounded(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the builder of an aggregate, whose named arguments are its bounds and stand in its meta."""
+
+    def build_bounded(arguments: list[Any]) -> Any:
+        bounds = [argument for argument in arguments if isinstance(argument, exp.Kwarg)]
+        arguments[:] = [argument for argument in arguments if not isinstance(argument, exp.Kwarg)]
+        node = build(arguments)
+        node.meta[BOUNDS] = bounds
+        return node
+
+    return build_bounded
+
+
+_AGGREGATES: dict[str, Callable[..., Any]] = {
+    **{name: DuckDBParser.FUNCTIONS[name] for name in (
+        "SUM", "AVG", "VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "MIN", "MAX", "MEDIAN",
+        "QUANTILE_CONT", "QUANTILE_DISC", "QUANTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE",
+        "APPROX_QUANTILES", "COUNT",
+    )},
+    "MEAN": DuckDBParser.FUNCTIONS["AVG"],
+}  # fmt: skip
+
+
+class PrivateParser(DuckDBParser):
+    """DuckDB's parser; the clause stands where other dialects have hints, so that every consumer sees it."""
+
+    QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
+        token: _placed(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
+    }
+    FUNCTIONS: ClassVar[Any] = {
+        **DuckDBParser.FUNCTIONS,
+        **{name: _bounded(build) for name, build in _AGGREGATES.items()},
+    }
+    FUNCTION_PARSERS: ClassVar[Any] = {
+        name: rule for name, rule in DuckDBParser.FUNCTION_PARSERS.items() if name not in _AGGREGATES
+    }
+    _parse_primary = _placed(DuckDBParser._parse_primary)
+    _parse_unary = _placed(DuckDBParser._parse_unary)
+    _parse_type = _placed(DuckDBParser._parse_type)
+    _parse_function_call = _placed(DuckDBParser._parse_function_call)
+    _parse_select_query = _placed(DuckDBParser._parse_select_query)
+    _parse_with = _placed(DuckDBParser._parse_with)
+    _parse_cte = _placed(DuckDBParser._parse_cte)
+    _parse_join = _placed(DuckDBParser._parse_join)
+    _parse_table = _placed(DuckDBParser._parse_table)
+    _parse_table_sample = _placed(DuckDBParser._parse_table_sample)
+    _parse_lateral = _placed(DuckDBParser._parse_lateral)
+    _parse_pivot = _placed(DuckDBParser._parse_pivot)
+
+    def expression(self, instance: Any, token: Any = None, comments: Any = None) -> Any:
+        if isinstance(instance, exp.Distinct) and self._prev and self._prev.token_type in self.DISTINCT_TOKENS:
+            instance.meta[START] = self._prev.start
+        return super().expression(instance, token, comments)
+
+    def _parse_hint(self) -> Any:
+        if not (self._curr and self._curr.token_type == TokenType.WITH):
+            return super()._parse_hint()
+        start = self._curr
+        self._advance()
+        if not self._match_text_seq("DIFFERENTIAL_PRIVACY"):
+            self.raise_error(MISSPELT)
+        options: list[Any] = []
+        if self._match_text_seq("OPTIONS"):
+            options = self._parse_wrapped_csv(self._parse_assignment, optional=False) or []
+        clause = self.expression(DifferentialPrivacy(expressions=options))
+        clause.meta[START] = start.start
+        return clause
+
+
+class PrivateDuckDB(DuckDB):
+    """DuckDB's SQL with the differential privacy clause."""
+
+    Parser = PrivateParser
+
+
+MAX_CHARACTERS = 200_000
+MAX_DEPTH = 40
+MAX_LITERAL = 20_000
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_PARTS = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|[^'"/$-]+|/\*|\$\$|.""", re.DOTALL
+)
+_QUOTED = {
+    kind for kind in TokenType if kind.name == "IDENTIFIER" or kind.name.endswith("STRING")
+}  # everything else is a word or a sign, which DuckDB may split where sqlglot does not
+_PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
+
+
+def bounded_tokens(text: str) -> list[Token]:
+    """Returns the tokens of a statement whose length, depth and literals are within bounds."""
+    if len(text) > MAX_CHARACTERS:
+        raise Refusal(
+            f"the statement has {len(text)} characters", accepted=f"at most {MAX_CHARACTERS} (long lists go in a table)"
+        )
+    if "\x00" in text:
+        raise Refusal("the statement has a NUL character", accepted="text without it")
+    try:
+        tokens = PrivateDuckDB().tokenize(text)
+    except SqlglotError:
+        raise Refusal(
+            "a quote or a comment that never closes", accepted="closed quotes and comments", position=_unclosed(text)
+        ) from None
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise Refusal("the statement is empty", accepted="a statement such as SELECT WITH DIFFERENTIAL_PRIVACY ..")
+    _check_each(text, tokens)
+    return tokens
+
+
+def _is_invisible(character: str) -> bool:
+    """Returns control, format, blank and unassigned characters."""
+    return unicodedata.category(character)[0] in "CZ" and character not in " \t\r\n"
+
+
+def _unclosed(text: str) -> Position | None:
+    """Finds the start of the first quote or comment that does not end."""
+    for part in _PARTS.finditer(text):
+        if part[0] in ("'", '"', "/*", "$$"):
+            return position_in(text, part.start())
+    return None
+
+
+def _check_each(text: str, tokens: list[Token]) -> None:
+    depth = prefixes = 0
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            raise Refusal(
+                "two statements in one text", accepted="one statement", position=position_in(text, token.start)
+            )
+        if token.token_type not in _QUOTED and "`" in token.text:
+            raise Refusal(
+                "DuckDB has no backticks",
+                accepted='double quotes around a name: "name"',
+                position=position_in(text, token.start),
+            )
+        if token.token_type not in _QUOTED and any(map(_is_invisible, token.text)):
+            raise Refusal(
+                "an invisible character outside quotes",
+                accepted="blanks, tabs and line ends between words",
+                position=position_in(text, token.start),
+            )
+        if HOLE in token.text.lower():
+            raise Refusal(
+                f"the name {HOLE} is dpduck's own", accepted="another name", position=position_in(text, token.start)
+            )
+        if len(token.text) > MAX_LITERAL:
+            raise Refusal(
+                f"a literal of {len(token.text)} characters",
+                accepted=f"at most {MAX_LITERAL}",
+                position=position_in(text, token.start),
+            )
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        prefixes = prefixes + 1 if token.token_type in _PREFIXES else 0
+        if depth > MAX_DEPTH or prefixes > MAX_DEPTH:
+            raise Refusal(
+                "the statement is nested too deeply",
+                accepted=f"at most {MAX_DEPTH} levels",
+                position=position_in(text, token.start),
+            )
+
+
+SMALLEST_AMOUNT = Fraction(1, 10**100)
+LARGEST_AMOUNT = Fraction(10**6)
+MAX_DIGITS, MAX_EXPONENT_DIGITS = 40, 3
+
+
+def exact_number(text: str) -> Fraction:
+    """Returns a decimal literal as an exact rational, digits and exponent bounded."""
+    mantissa, _, exponent = text.lower().replace("_", "").partition("e")
+    if len(mantissa) > MAX_DIGITS or len(exponent.lstrip("+-")) > MAX_EXPONENT_DIGITS:
+        raise ValueError("too many digits")
+    return Fraction(text.replace("_", ""))
+
+
+class TokenReader:
+    """Reads words, names, numbers and literals one after the other."""
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.index = 0
+
+    @property
+    def position(self) -> Position:
+        offset = self.tokens[self.index].start if self.index < len(self.tokens) else len(self.text)
+        return position_in(self.text, offset)
+
+    @property
+    def current(self) -> Token | None:
+        return self.tokens[self.index] if self.index < len(self.tokens) else None
+
+    def refuse(self, what: str, accepted: str, position: Position | None = None) -> Refusal:
+        return Refusal(what, accepted=accepted, position=position or self.position)
+
+    def unexpected(self, accepted: str) -> Refusal:
+        token = self.current
+        found = f"{token.text[:40]!r} is not expected here" if token else "the statement ends too early"
+        return self.refuse(found, accepted)
+
+    def at_words(self, *words: str) -> bool:
+        following = self.tokens[self.index : self.index + len(words)]
+        return len(following) == len(words) and all(
+            token.text.upper() == word and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+            for token, word in zip(following, words, strict=True)
+        )
+
+    def take_words(self, *words: str) -> bool:
+        if not self.at_words(*words):
+            return False
+        self.index += len(words)
+        return True
+
+    def expect_words(self, *words: str) -> None:
+        if not self.take_words(*words):
+            raise self.unexpected(" ".join(words))
+
+    def at(self, token_type: TokenType) -> bool:
+        return self.current is not None and self.current.token_type == token_type
+
+    def take(self, token_type: TokenType) -> bool:
+        if not self.at(token_type):
+            return False
+        self.index += 1
+        return True
+
+    def expect(self, token_type: TokenType, shown: str) -> None:
+        if not self.take(token_type):
+            raise self.unexpected(shown)
+
+    def expect_end(self) -> None:
+        if self.current is not None:
+            raise self.unexpected("the end of the statement")
+
+    def name(self, what: str) -> str:
+        token = self.current
+        is_word = token is not None and (
+            token.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+            or (token.token_type not in (TokenType.STRING, TokenType.NUMBER) and token.text.isidentifier())
+        )
+        if not is_word or token is None:
+            raise self.unexpected(what)
+        self.index += 1
+        return token.text
+
+    def table_name(self, most: int = 3) -> TableName:
+        parts = [self.name("a table name; a file is a table after CREATE TABLE t AS FROM 'file'")]
+        while self.take(TokenType.DOT):
+            parts.append(self.name("a name after the dot"))
+        if len(parts) > most:
+            raise self.refuse("a table name has at most three parts", "database.schema.table")
+        return TableName(tuple(parts))
+
+    def number_text(self, what: str) -> str:
+        sign = "-" if self.take(TokenType.DASH) else ""
+        if not self.at(TokenType.NUMBER) or self.current is None:
+            raise self.unexpected(what)
+        text = sign + self.current.text
+        try:
+            exact_number(text)
+        except ValueError:
+            raise self.unexpected(f"{what} of at most 40 digits") from None
+        self.index += 1
+        return text
+
+    def amount(self, what: str) -> Fraction:
+        """Returns a number that is a budget or a part of one: positive and sane."""
+        position = self.position
+        value = exact_number(self.number_text(f"a number for {what}"))
+        if not SMALLEST_AMOUNT <= value <= LARGEST_AMOUNT:
+            most = "below 0.01; or no delta, as in (epsilon = 1)" if what == "delta" else "at most 1000000"
+            raise self.refuse(f"{what} is out of range", f"a number above 0, {most}", position)
+        return value
+
+    def count(self, what: str, largest: int) -> int:
+        position = self.position
+        value = exact_number(self.number_text(f"a number for {what}"))
+        if value.denominator != 1 or not 1 <= value <= largest:
+            raise self.refuse(f"{what} is out of range", f"a whole number from 1 to {largest}", position)
+        return int(value)
+
+    def string(self, what: str) -> str:
+        if not self.at(TokenType.STRING) or self.current is None:
+            raise self.unexpected(what)
+        text = self.current.text
+        self.index += 1
+        return text
+
+    def literal(self) -> str:
+        """Returns a literal of a domain or clamp as text; the column's type gives it meaning."""
+        for type_word in ("DATE", "TIMESTAMP"):
+            if self.at_words(type_word) and self.index + 1 < len(self.tokens):
+                self.index += 1
+                return self.string(f"a quoted {type_word.lower()}")
+        if self.at(TokenType.STRING):
+            return self.string("a literal")
+        for word in ("TRUE", "FALSE"):
+            if self.take_words(word):
+                return word.lower()
+        if self.at(TokenType.IDENTIFIER) and self.current is not None:
+            text = self.current.text[:40]
+            raise self.refuse(f'"{text}" in double quotes is a name, not a text', f"single quotes: {quote_text(text)}")
+        return self.number_text("a quoted text, a number, TRUE or FALSE")
+
+    def rest(self) -> tuple[str, int]:
+        """Returns the text from here to the end, and where it starts."""
+        if self.current is None:
+            raise self.unexpected("a SELECT")
+        start = self.current.start
+        end = self.tokens[-1].end + 1
+        self.index = len(self.tokens)
+        return self.text[start:end], start

@@ -1,0 +1,193 @@
+"""One reader for OPTIONS (..) of every statement: tables say which there are, of which type and in which bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from sqlglot import exp
+
+from dpduck.language.text.dialect import exact_number
+from dpduck.language.text.positions import refusal, some_of, unknown_option
+
+Kind = Literal["number", "whole", "numbers", "choice", "flag", "text", "name", "words"]
+Value = Fraction | int | tuple[Fraction, ...] | tuple[str, ...] | bool | str | None
+_WORDS = (exp.Literal, exp.Column)
+SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. kind: of its value. says: a line of documentation.
+
+    least, most: of numbers; a least of 0 is exclusive. choices: of words, the first where the option is not given.
+    accepted: what a refusal says in place of the bounds. what: what it calls the value, where that is not the name.
+    quoted: whether a word has to be a text. longest: the most characters of each text of words.
+    """
+
+    name: str
+    kind: Kind
+    says: str
+    least: Fraction = SMALLEST
+    most: Fraction = Fraction(LARGEST_WHOLE)
+    choices: tuple[str, ...] = ()
+    accepted: str = ""
+    what: str = ""
+    quoted: bool = False
+    longest: int = 100
+
+    def value(self, node: exp.Expr) -> Value:
+        """Reads a value from an expression; refuses others with what would be accepted."""
+        if self.kind == "numbers":
+            listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+            return tuple(self._number(item) for item in listed)
+        if self.kind == "words":
+            listed = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+            return tuple(self._words(item) for item in listed)
+        if self.kind == "number":
+            worded = self.choices and isinstance(node, exp.Literal) and node.is_string
+            return self._word(node) if worded else self._number(node)
+        if self.kind == "whole":
+            return int(self._number(node))
+        if self.kind == "choice":
+            return self._word(node)
+        if self.kind == "flag":
+            if not isinstance(node, exp.Boolean):
+                raise refusal(node, f"{self.name} is TRUE or FALSE", "TRUE or FALSE")
+            return bool(node.this)
+        if self.kind == "name":
+            if not isinstance(node, (exp.Column, exp.Literal)):
+                raise refusal(node, f"{self.name} is not a name", "a column")
+            return str(node.name)
+        if not isinstance(node, exp.Literal) or not node.is_string or not 1 <= len(node.name) <= 100:
+            raise refusal(node, f"{self.name} is not a tag", "a quoted text of at most 100 characters")
+        return str(node.name)
+
+    def _number(self, node: exp.Expr) -> Fraction:
+        what, whole = self.what or self.name, "a whole number " if self.kind == "whole" else ""
+        above = "above 0" if self.least == 0 else f"from {float(self.least):g}"
+        wanted = self.accepted or f"{self.name}{' = ' if whole else ' '}{whole}{above} to {float(self.most):.6g}"
+        signed = self.least < 0
+        digits = node.this if signed and isinstance(node, exp.Neg) else node
+        if not isinstance(digits, exp.Literal) or digits.is_string:
+            kind = (whole or "a number" if signed else whole or "a positive number").strip()
+            raise refusal(node, f"{what} is not {kind}", wanted)
+        try:
+            value = exact_number(digits.name) * (1 if digits is node else -1)
+        except (ValueError, ZeroDivisionError):
+            raise refusal(node, f"{what} is not a plain number of at most 40 digits", wanted) from None
+        if not self.least <= value <= self.most or (value == 0 and not signed) or (whole and value.denominator != 1):
+            raise refusal(node, f"{what} is out of range", wanted)
+        return value
+
+    def _words(self, node: exp.Expr) -> str:
+        """Reads a text that people read. It stays on its line, and a semicolon would end its part of a comment."""
+        text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
+        if not 1 <= len(text) <= self.longest or not text.isprintable() or ";" in text:
+            wanted = f"a quoted text of at most {self.longest} characters, without line breaks and semicolons"
+            raise refusal(node, f"{self.name} is not a text for readers", wanted)
+        return text.strip()
+
+    def _word(self, node: exp.Expr) -> str:
+        word = isinstance(node, exp.Literal) and node.is_string if self.quoted else isinstance(node, _WORDS)
+        value = str(node.name).lower() if word else ""
+        if not value or value not in self.choices:
+            accepted = self.accepted or ", ".join(repr(choice) for choice in self.choices if choice)
+            raise refusal(node, f"{self.name} has no such value", accepted)
+        return value
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options that a statement has, each once and each in its table. nodes: their values as written."""
+
+    nodes: Mapping[str, exp.Expr]
+    table: Mapping[str, Option]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.nodes
+
+    def __getitem__(self, name: str) -> exp.Expr:
+        return self.nodes[name]
+
+    def value(self, name: str) -> Value:
+        """Returns the value of an option, None where it is not given."""
+        option, node = self.table[name], self.nodes.get(name)
+        return None if node is None else option.value(node)
+
+    def number(self, name: str) -> Fraction | None:
+        """Returns a number, exactly."""
+        value = self.value(name)
+        return value if isinstance(value, Fraction) else None
+
+    def whole(self, name: str) -> int | None:
+        """Returns a whole number."""
+        value = self.value(name)
+        return value if isinstance(value, int) else None
+
+    def numbers(self, name: str) -> tuple[Fraction, ...]:
+        """Returns a list of numbers."""
+        value = self.value(name)
+        return tuple(one for one in value if isinstance(one, Fraction)) if isinstance(value, tuple) else ()
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Returns a list of texts."""
+        value = self.value(name)
+        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, tuple) else ()
+
+    def flag(self, name: str) -> bool:
+        """Returns a flag, FALSE where it is not given."""
+        return self.value(name) is True
+
+    def text(self, name: str) -> str:
+        """Returns a text, empty where it is not given."""
+        return str(self.value(name) or "")
+
+    def choice(self, name: str) -> str:
+        """Returns one of its words, the first where it is not given."""
+        return self.text(name) if name in self.nodes else self.table[name].choices[0]
+
+
+def read_given(
+    expressions: Sequence[exp.Expr], options: Sequence[Option], whose: str = "", older: Mapping[str, str] | None = None
+) -> Given:
+    """Returns the options of a statement; refuses what is no option, unknown ones with the nearest name, and repeated
+    ones.
+
+    whose: of which statement, as refusals say it. older: modern names of older ones.
+    """
+    table = {option.name: option for option in options}
+    nodes: dict[str, exp.Expr] = {}
+    for expression in expressions:
+        if not isinstance(expression, exp.EQ) or not isinstance(expression.left, exp.Column):
+            bare = table.get(expression.name.lower()) if isinstance(expression, exp.Column) else None
+            flag = bare is not None and bare.kind == "flag"
+            accepted = f"{expression.name.lower()} = TRUE" if flag else some_of(tuple(table))
+            raise refusal(expression, "an option is written name = value", accepted)
+        name = expression.left.name.lower()
+        if name not in table:
+            raise unknown_option(expression, name, tuple(table), whose, older)
+        if name in nodes:
+            raise refusal(expression, f"the option {name} is given twice", "each option once")
+        nodes[name] = expression.right
+    return Given(nodes, table)
+
+
+PRICE_OPTIONS = (
+    Option("epsilon", "number", "the price of the whole statement", most=Fraction(100)),
+    Option("delta", "number", "beside an epsilon: the price is a rho", Fraction(0), Fraction(1, 100)),
+    Option("rho", "number", "the price in zCDP, in their place", most=Fraction(100)),
+    Option("privacy_unit_column", "name", "the unit's column, as a check"),
+    Option("max_rows_contributed", "whole", "rows kept of one unit", Fraction(1), accepted="a whole number above 0"),
+    Option("refresh", "text", "a tag: a fresh release, which pays again"),
+)
+"""What every statement with a price may say."""
+
+CAPTIONS = (
+    Option("title", "words", "the title of a private view, for its readers"),
+    Option("description", "words", "a sentence about a private view", longest=500),
+    Option("answer_units", "words", "the unit of each answer of a private view, in their order", longest=40),
+)
+"""What a private view may say to its readers. It changes no answer and no price."""

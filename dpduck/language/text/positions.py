@@ -1,0 +1,178 @@
+"""Complaints: where in the statement a parsed node stands, and which word was meant.
+
+Reads what other dialects write: wrapped calls, names of options, deprecated forms (met with the modern one).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from dpduck.language.text.dialect import START, TokenReader
+from dpduck.language.text.words import position_in
+from dpduck.values.errors import Position, Refusal
+
+_LINE, _COLUMN, _WORD = "dpduck_line", "dpduck_column", "dpduck_word"
+_FIRST_WORD = re.compile(r"\w{1,60}")
+
+
+def note_positions(root: exp.Expr, text: str) -> None:
+    """Turns the offsets that the parser has left in every node into lines and columns of the text."""
+    line_starts = [0, *(offset + 1 for offset, character in enumerate(text) if character == "\n")]
+    for node in root.walk():
+        start = node.meta.get(START, node.meta.get("start"))
+        if isinstance(start, int):
+            line = bisect_right(line_starts, start)
+            node.meta[_LINE], node.meta[_COLUMN] = line, start - line_starts[line - 1] + 1
+            word = _FIRST_WORD.match(text, start)
+            if word is not None and isinstance(node, exp.Func):
+                node.meta[_WORD] = word[0].lower()
+
+
+def position_of(node: exp.Expr) -> Position | None:
+    """Returns the place of the node, else the earliest place inside it, else that of the nearest node around it."""
+    own = _own(node)
+    if own is not None and not isinstance(node, exp.Binary):
+        return own
+    inside = [_own(part) for part in node.walk()]
+    known = [position for position in inside if position is not None]
+    if known:
+        return min(known, key=lambda position: (position.line, position.column))
+    return position_of(node.parent) if node.parent is not None else None
+
+
+def word_of(node: exp.Expr) -> str:
+    """Returns the function as the analyst wrote it, where the parser knows it by another name; '' elsewhere."""
+    return str(node.meta.get(_WORD, ""))
+
+
+def copy_position(source: exp.Expr, target: exp.Expr) -> None:
+    """Makes one node say that it stands where another does."""
+    place = position_of(source)
+    if place is not None:
+        target.meta[_LINE], target.meta[_COLUMN] = place.line, place.column
+
+
+def _own(node: exp.Expr) -> Position | None:
+    line, column = node.meta.get(_LINE), node.meta.get(_COLUMN)
+    return Position(line, column) if isinstance(line, int) and isinstance(column, int) else None
+
+
+def refusal(node: exp.Expr, what: str, accepted: str) -> Refusal:
+    """Returns a refusal that points at a node of the statement."""
+    return Refusal(what, accepted=accepted, position=position_of(node))
+
+
+_MODERN: Mapping[str, str] = {
+    "ANON_COUNT": "COUNT(*), or COUNT(*, contribution_bounds_per_group => (low, high))",
+    "ANON_SUM": "SUM(x), or SUM(x, contribution_bounds_per_group => (low, high))",
+    "ANON_AVG": "AVG(x), or AVG(x, contribution_bounds_per_group => (low, high))",
+    "ANON_VAR_POP": "VAR_POP(x, contribution_bounds_per_row => (low, high))",
+    "ANON_STDDEV_POP": "STDDEV_POP(x, contribution_bounds_per_row => (low, high))",
+    "ANON_PERCENTILE_CONT": "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (low, high))",
+    "ANON_QUANTILES": "APPROX_QUANTILES(x, 4, contribution_bounds_per_row => (low, high))",
+}
+_ANON = re.compile(r"ANON_[A-Z0-9_]+")
+OPTIONS: Mapping[str, str] = {
+    "kappa": "max_groups_contributed",
+    "k_threshold": "min_privacy_units_per_group",
+    "max_contributed_groups": "max_groups_contributed",
+    "uid_column": "privacy_unit_column",
+}
+"""Older names of options, and what they are called now."""
+
+
+def refuse_deprecated(text: str, tokens: Sequence[Token]) -> None:
+    """Refuses ANON_ functions, CLAMPED BETWEEN and SELECT WITH ANONYMIZATION; quoted names and texts are left alone."""
+    words = [token.text.upper() if token.token_type != TokenType.STRING else "" for token in tokens]
+    for number, (token, word) in enumerate(zip(tokens, words, strict=True)):
+        if token.token_type == TokenType.IDENTIFIER:
+            continue
+        following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
+        if word == "ANONYMIZATION" and number and words[number - 1] == "WITH":
+            raise _deprecated(text, token, "SELECT WITH ANONYMIZATION", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..)")
+        if _ANON.fullmatch(word) and following == TokenType.L_PAREN:
+            modern = _MODERN.get(word, f"{word.removeprefix('ANON_')}(..)")
+            raise _deprecated(text, token, f"{word}(..)", modern)
+        if word == "CLAMPED" and words[number + 1 : number + 2] == ["BETWEEN"]:
+            raise _deprecated(text, token, "CLAMPED BETWEEN", "contribution_bounds_per_group => (low, high)")
+
+
+def _deprecated(text: str, token: Token, form: str, modern: str) -> Refusal:
+    return Refusal(f"{form} is deprecated and refused", accepted=modern, position=position_in(text, token.start))
+
+
+# Calls of our own functions where the statement itself is wanted: dp() inside dp(), or on the command line.
+
+_OURS = re.compile(r"dp(_\w+)?", re.IGNORECASE)
+_TAKES_STATEMENTS = ("dp", "dp_explain", "dp_errors")
+
+
+def refuse_wrapped(reader: TokenReader) -> None:
+    """Refuses FROM dp(..) and FROM dp_budget() as a statement, and says what to write; reads nothing otherwise."""
+    tokens = reader.tokens
+    for index, (token, following) in enumerate(pairwise(tokens)):
+        if token.text.upper() == "DIFFERENTIAL_PRIVACY":
+            return
+        called = following.token_type == TokenType.L_PAREN and token.token_type != TokenType.STRING
+        if not called or not _OURS.fullmatch(token.text):
+            continue
+        if index and tokens[index - 1].text.upper() not in ("FROM", "CALL"):
+            continue
+        reader.index = index
+        name = token.text.lower()
+        if name not in _TAKES_STATEMENTS:
+            raise reader.refuse(f"{name}(..) is no statement of dp()", f"FROM {name}(..) by itself, outside dp(..)")
+        alone = f"the statement alone, without FROM {name}(..) around it"
+        if index + 2 < len(tokens) and tokens[index + 2].token_type == TokenType.NUMBER:
+            raise reader.refuse(
+                f"{name}( is followed by a number: in double quotes a shell puts its process id in the place of $$",
+                f"{alone}; or between single quotes",
+            )
+        raise reader.refuse(f"{name}(..) is written inside a statement of dp()", alone)
+
+
+# Names of options that nobody knows, refused with the nearest known one first.
+
+NEAREST = 0.6
+"""The least similarity (difflib's ratio, from 0 to 1) of a name that may have been meant."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Returns the names that there are, the one that may have been meant first.
+
+    >>> nearest("carier", ["origin", "carrier"])
+    'carrier (did you mean that?); all are origin, carrier'
+    """
+    near = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=NEAREST)
+    first = next((one for one in known if near and one.lower() == near[0]), "")
+    shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
+    return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
+
+
+MOST_OPTIONS = 24
+"""Options that a refusal lists."""
+
+
+def unknown_option(
+    place: exp.Expr, name: str, known: Sequence[str], whose: str = "", older: Mapping[str, str] | None = None
+) -> Refusal:
+    """Returns the refusal of a name: the modern name of an older one, else the nearest, and all there are."""
+    modern, near = (older or {}).get(name), get_close_matches(name, known, n=1, cutoff=NEAREST)
+    first = f"{modern}, of " if modern else f"{near[0]} (did you mean that?), or " if near else ""
+    others = [one for one in known if modern or one not in near]
+    return refusal(place, f"the option {name!r} is unknown{whose}", first + some_of(others, len(known)))
+
+
+def some_of(options: Sequence[str], known: int | None = None) -> str:
+    """Lists options for a refusal, the first ones of many. known: how many there are."""
+    listed = list(options)
+    if len(listed) > MOST_OPTIONS:
+        listed = [*listed[:MOST_OPTIONS], f".. (docs/sql.md has all {len(listed) if known is None else known})"]
+    return ", ".join(listed)

@@ -1,0 +1,96 @@
+"""Attaches the store as one of the databases of a connection, beside the user's own.
+
+It holds policies, the ledger and released tables, never a private row.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+
+from dpduck.store.store_files import WHEN_ENDED, StoreFiles
+from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import quote_identifier, quote_text
+
+STORE_NAME = "private"
+STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever wrote it
+
+
+def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> StoreError | None:
+    """Returns the reason why a file cannot be opened: a newer DuckDB wrote it, or it is in use.
+
+    Returns None for other reasons.
+    name: the file's name without its ending, for a statement that copies the file.
+    """
+    if "version number" in str(error):
+        return StoreError(
+            f"{what} was written by a newer DuckDB than {duckdb.__version__}, which is installed here; accepted: "
+            f"a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); "
+            f"COPY FROM DATABASE {quote_identifier(name)} TO copy"
+        )
+    if re.search(r"\block\b", str(error)) is None:  # for a damaged file DuckDB names a block
+        return None
+    return StoreError(f"{what} is in use by another process, perhaps dpduck serve; accepted: {WHEN_ENDED}")
+
+
+def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuses a connection of a store. It would get a store of its own, and has nothing to protect."""
+    here = "database_name = current_database() AND schema_name = 'dpduck'"
+    schemas = connection.execute(f"SELECT 1 FROM duckdb_schemas() WHERE {here}").fetchall()
+    of_store = f"SELECT 1 FROM duckdb_tables() WHERE {here} AND table_name = 'releases'"
+    if schemas and connection.execute(of_store).fetchall():
+        file = database_file(connection)
+        name = "database" if file is None else file.stem.removesuffix("_private")
+        raise Refusal("this is a store, which lies beside a database", accepted=f"that database, such as {name}.duckdb")
+
+
+def database_file(connection: duckdb.DuckDBPyConnection) -> Path | None:
+    """Returns the file of the connection's current database, None in memory."""
+    asked = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
+    rows = connection.execute(asked).fetchall()  # all, so that DuckDB 2.0 takes the result for finished
+    return Path(rows[0][0]) if rows and rows[0][0] else None
+
+
+def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bool:
+    """Attaches the store as `private`; False where it is attached already."""
+    row = connection.execute(
+        f"SELECT path, readonly FROM duckdb_databases() WHERE database_name = {quote_text(STORE_NAME)}"
+    ).fetchone()
+    if row is not None:
+        attached = Path(row[0]).resolve() if row[0] else None
+        if attached != (files.store.resolve() if files.store is not None else None):
+            raise Refusal(f"another database is attached as {STORE_NAME!r}", accepted=f"DETACH {STORE_NAME} first")
+        if row[1]:
+            raise StoreError("the store is attached read-only, so nothing can be charged; accepted: DETACH it first")
+        return False
+    new = files.store is not None and not files.store.exists()
+    if files.store is not None and not new and files.store.stat().st_nlink > 1:
+        raise StoreError(
+            "the store's file has a second name, a hard link: under that its ledger would begin anew; "
+            f"accepted: cp {files.store.name} to a file of its own, and rm the other name"
+        )
+    place = quote_text(":memory:" if files.store is None else str(files.store))
+    # READ_WRITE even where the database is read-only: a release writes to the store alone
+    options = "READ_WRITE" if files.store is None else f"READ_WRITE, STORAGE_VERSION '{STORAGE_VERSION}'"
+    try:
+        connection.execute(f"ATTACH {place} AS {quote_identifier(STORE_NAME)} ({options})")
+    except duckdb.Error as error:
+        if any(word in str(error) for word in ("Read-only", "Permission denied")):
+            raise StoreError(
+                "the store cannot be written: it, or the disk that it is on, is read-only for this user; "
+                "accepted: a copy on another disk (dpduck publish gives released tables that anybody can read)"
+            ) from None
+        raise not_opened(error, STORE_NAME, "the store") or StoreError(
+            "the store cannot be opened: it is no DuckDB file, or another process has it open; "
+            "accepted: the file that dpduck made, in one process at a time"
+        ) from None
+    if new and files.store is not None:
+        files.store.chmod(0o600)  # its ledger says who asked what
+    return True
+
+
+def detach_store(connection: duckdb.DuckDBPyConnection) -> None:
+    """Undoes attach_store."""
+    connection.execute(f"DETACH {quote_identifier(STORE_NAME)}")

@@ -1,0 +1,409 @@
+"""Public facts read from DuckDB's catalog, the policies of the store and declared public tables."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import duckdb
+
+from dpduck.kernel.columns.conditions import where_sql
+from dpduck.language.rows.facts import Column, Image, ImageInput, Policy, PrivateTable, Rows
+from dpduck.language.text.names import TableName
+from dpduck.store.attached import Databases, Looked, Still, kept
+from dpduck.store.cursors import Caller
+from dpduck.store.policies import PolicyStore, with_budget
+from dpduck.store.sandbox import Sandbox
+from dpduck.store.stored import require_stored
+from dpduck.store.terms import Terms
+from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Budget
+from dpduck.values.quoting import fold, quote_identifier, quote_text
+from dpduck.values.sqltypes import sql_type
+
+_COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
+_FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
+"""One pass over a text. NFC and some of ICU sort runs of marks: a text of a few megabytes takes hours to compare."""
+COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
+
+Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+"""Answers by method and question, with what was asked."""
+
+_Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
+"""Tables and views by their folded names, and by all folded parts of these."""
+
+_Constraints = dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
+"""The columns of primary and unique keys, by tables."""
+
+P = ParamSpec("P")
+Fact = TypeVar("Fact")
+
+
+def _remembered(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concatenate[Catalog, P], Fact]:
+    """Returns the method, which looks once for what one statement asks again and again."""
+
+    @wraps(method)
+    def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
+        question = (method.__name__, repr(asked), repr(named))
+        if question not in self.known:
+            self.known[question] = method(self, *asked, **named), asked, named
+        fact: Fact = self.known[question][0]
+        return fact
+
+    return remembering
+
+
+class Catalog:
+    """The PublicFacts of one statement, each looked up once.
+
+    It reads names and types, and the rows of declared public tables only.
+
+    known: facts by method and question.
+    box: the sandbox of the statement. Without it each question opens a sandbox of its own.
+    caller: the user for whom names are resolved. For others than the owner, only tables under a policy and public
+        tables exist. A table that they may not ask about is refused before any fact about it is told.
+    looked: the attached databases, and a search for hidden functions that runs at the same time.
+    terms: earlier terms of the policies, None for those in force.
+    """
+
+    def __init__(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        policies: PolicyStore,
+        box: Sandbox | None = None,
+        caller: Caller | None = None,
+        looked: Looked | None = None,
+        terms: Terms | None = None,
+    ) -> None:
+        self._terms = terms
+        self._cursor = cursor
+        self._looked = looked
+        self._caller = caller
+        self._policies = policies
+        self._box = box
+        self.known: Facts = {}
+        self._names = set[str]()
+        self._tables: _Namesakes = {}
+        self._constraints: _Constraints = {}
+
+    def holds(self, facts: Facts) -> bool:
+        """Tells whether every question that something rests on has the same answer now, for this caller.
+
+        Which functions are hidden comes last: it is looked for meanwhile.
+        """
+        last = Catalog.shadowed_functions.__name__
+        questions = sorted(facts.items(), key=lambda fact: fact[0][0] == last)
+        try:
+            return all(
+                getattr(self, question[0])(*asked, **named) == fact for question, (fact, asked, named) in questions
+            )
+        except Refusal:
+            return False
+
+    @cached_property
+    def _here(self) -> tuple[str, str]:
+        row = self._row("SELECT current_database(), current_schema()")
+        if row is None:
+            raise Refusal("this connection has no current database", accepted="an open database")
+        return str(row[0]), str(row[1])
+
+    @cached_property
+    def _databases(self) -> Databases:
+        return self._policies.shadows.databases(self._cursor) if self._looked is None else self._looked.databases
+
+    @cached_property
+    def _still(self) -> Still | None:
+        return self._policies.shadows.still(self._databases, self._looked is not None)
+
+    @cached_property
+    def _budgets(self) -> Mapping[str, Budget]:
+        return self._policies.budgets() if self._terms is None else self._terms.budgets
+
+    def _kept(self, table: TableName, asked: tuple[object, ...], ask: Callable[[], Fact]) -> Fact:
+        own = table.parts[0] == self._policies.shadows.store  # it changes with every release
+        return ask() if own else kept(self._still, table, asked, ask)
+
+    def _namesakes(self, table: str) -> dict[tuple[str, ...], tuple[TableName, str | None]]:
+        """Returns tables and views of a name by folded parts: in full, with a table's definition, None of a view."""
+        return self._listing(table)[0].get(fold(table), {})
+
+    def _listing(self, table: str) -> tuple[_Namesakes, _Constraints]:
+        """Returns what DuckDB lists of a name. It lists all tables each time, so policies' names are asked beside."""
+        if fold(table) not in self._names:
+            beside = () if self._names else (*self._in_force, *self._policies.public_tables())
+            names = {one for one in (table, *(one.table for one in beside)) if fold(one) not in self._names}
+            self._list(", ".join(f"lower({quote_text(name)})" for name in sorted(names)))
+            self._names.update(map(fold, names))
+        return self._tables, self._constraints
+
+    def _list(self, names: str) -> None:
+        rows = self._cursor.execute(
+            "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
+            f"WHERE lower(table_name) IN ({names}) UNION ALL "
+            "SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() "
+            f"WHERE lower(view_name) IN ({names})"
+        ).fetchall()
+        for *parts, sql in rows:
+            self._tables.setdefault(fold(parts[2]), {})[tuple(map(fold, parts))] = (TableName(tuple(parts)), sql)
+        keys = self._cursor.execute(
+            "SELECT database_name, schema_name, table_name, list(constraint_column_names ORDER BY constraint_type, "
+            f"constraint_index) FROM duckdb_constraints() WHERE lower(table_name) IN ({names}) "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') GROUP BY ALL"
+        ).fetchall()
+        own = [row for row in keys if self._databases.kinds.get(fold(row[0])) == "duckdb"]
+        self._constraints.update({tuple(row[:3]): tuple(map(tuple, row[3])) for row in own})
+
+    @cached_property
+    def _in_force(self) -> dict[TableName, Policy]:
+        """Returns policies by their tables, without the budgets that are in force."""
+        policies = (self._policies.now() if self._terms is None else self._terms).policies
+        return {policy.table: policy for policy in policies.values()}
+
+    def _listed(self, table: TableName) -> tuple[TableName, str | None] | None:
+        def ask() -> tuple[TableName, str | None] | None:
+            return self._namesakes(table.table).get(tuple(map(fold, table.parts)))
+
+        return self._kept(table, ("listed",), ask)
+
+    @_remembered
+    def resolve(self, name: TableName) -> TableName | None:
+        places = (self._listed(TableName((*place, name.table))) for place in self._places(name))
+        found = next((listed for listed in places if listed is not None), None)
+        table = None if found is None else self._policies.known_as(found[0])
+        return table if table is None or self._caller is None or self._caller.owner else self._permitted(table)
+
+    def _permitted(self, table: TableName) -> TableName | None:
+        """Returns the table; None where principals know of no such table. Refuses another's."""
+        if self._caller is not None and table in self._in_force:
+            self._caller.require_table(str(table))
+            return table
+        return table if self._policies.is_public(table) else None
+
+    @_remembered
+    def known_names(self) -> tuple[str, ...]:
+        mine = (policy.table for policy in self._in_force.values())
+        if self._caller is not None and not self._caller.owner:
+            mine = (table for table in mine if self._caller.may_ask(str(table)))
+        return tuple(
+            dict.fromkeys([*(table.table for table in mine), *(one.table for one in self._policies.public_tables())])
+        )
+
+    @_remembered
+    def table_names(self) -> tuple[str, ...]:
+        """Lists the names of tables, for their owner."""
+        rows = self._cursor.execute(
+            "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name <> 'dpduck' ORDER BY 1"
+        ).fetchall()
+        return tuple(row[0] for row in rows)
+
+    def _places(self, name: TableName) -> list[tuple[str, str]]:
+        database, schema = self._policies.home or self._here
+        if len(name.parts) == 3:
+            return [(name.parts[0], name.parts[1])]
+        if len(name.parts) == 2:
+            return [(database, name.parts[0]), (name.parts[0], "main")]
+        return [(database, schema), (database, "main")]
+
+    @_remembered
+    def is_view(self, table: TableName) -> bool:
+        listed = self._listed(table)
+        return listed is not None and listed[1] is None
+
+    @_remembered
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        return self._kept(table, ("columns", table), lambda: self._described(table))
+
+    def _described(self, table: TableName) -> tuple[Column, ...]:
+        try:
+            rows = self._cursor.execute(f"DESCRIBE {table.sql}").fetchall()
+        except (duckdb.CatalogException, duckdb.BinderException):
+            return ()  # it is there no longer, or its database is not attached
+        return tuple(Column(row[0], row[1]) for row in rows)
+
+    @_remembered
+    def computes(self, table: TableName) -> bool:
+        """Tells whether reading a column computes something: an expression, which could raise, or a slow COLLATION."""
+        listed = self._listed(table)
+        text = "" if listed is None else listed[1] or ""
+        rules = {part for rule in _COLLATION.findall(text) for part in rule.lower().split(".")}
+        return "GENERATED ALWAYS AS" in text.upper() or not rules <= _FAST_COLLATIONS
+
+    @_remembered
+    def has_collations(self, table: TableName) -> bool:
+        listed = self._listed(table)
+        return listed is None or listed[1] is None or " COLLATE " in listed[1].upper()
+
+    def numbers_rows(self, table: TableName) -> bool:
+        return self._databases.kinds.get(fold(table.parts[0]), "duckdb") in ("duckdb", "ducklake")
+
+    @_remembered
+    def unique_keys(self, table: TableName) -> tuple[tuple[str, ...], ...]:
+        listed = self._listed(table)
+        names = table if listed is None else listed[0]
+        return self._kept(names, ("keys", names), lambda: self._listing(names.table)[1].get(names.parts, ()))
+
+    @_remembered
+    def policy(self, table: TableName) -> Policy | None:
+        """Returns the policy in force; a table that was since replaced by something that computes is refused."""
+        policy = self._stands(table)
+        return None if policy is None else with_budget(policy, self._budgets)
+
+    def _stands(self, table: TableName) -> Policy | None:
+        """Returns the policy without the budget that is in force, if its table is one still."""
+        policy = self._in_force.get(table)
+        if policy is not None and (self.is_view(table) or self.computes(table)):
+            raise Refusal(
+                f"{table} was replaced by a view, or by a table {COMPUTES}",
+                accepted="a table of stored columns, without such a COLLATE",
+            )
+        if policy is not None:
+            self.require_stored(table)
+        return policy
+
+    @_remembered
+    def require_stored(self, table: TableName) -> None:
+        """Refuses a table of another database that is no table there, or has rows that could make reading fail."""
+        if self._databases.kinds.get(fold(table.parts[0])) != "duckdb":
+            require_stored(self._cursor, table)
+
+    @_remembered
+    def is_public(self, table: TableName) -> bool:
+        """Tells whether it is declared public, and still a table: a view of that name could read anything."""
+        if not self._policies.is_public(table) or self.is_view(table):
+            return False
+        self.require_stored(table)
+        return True
+
+    @_remembered
+    def public_digest(self, table: TableName) -> str:
+        self._require_public(table)
+        return self._kept(table, ("digest", table), lambda: self._digest(table))
+
+    def _digest(self, table: TableName) -> str:
+        columns = ", ".join(f"t.{quote_identifier(column.name)}" for column in self.columns(table))
+        row = self._row(
+            f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0), coalesce(sum(hash(1, {columns})), 0) "
+            f"FROM {table.sql} AS t"
+        )
+        return hashlib.sha256(repr(row).encode()).hexdigest()
+
+    def require_unchanged(self, rows: Rows) -> None:
+        """Refuses rows whose public facts are not, in this cursor's transaction, those it was analysed with.
+
+        A public table that grew meanwhile could multiply rows more often than the price says.
+        """
+        first = PrivateTable(rows.table, rows.revision, rows.epoch)
+        now = all(self._as_read(table) for table in (first, *rows.reads))
+        now = now and all(
+            (self.columns(table), self.has_collations(table)) == (columns, collated)
+            for table, columns, collated in rows.shapes
+        )
+        if not now or any(self.public_digest(table) != digest for table, digest in rows.public_digests):
+            raise Refusal("a policy, a key or a public table changed meanwhile", accepted="the same statement again")
+        # a setting of the whole database that makes different texts equal would merge units and keys
+        if self._databases.collation.lower() not in ("", "binary", "c", "posix"):
+            raise Refusal("default_collation makes texts equal that differ", accepted="RESET default_collation")
+        self._policies.shadows.keep_plans_plain(self._cursor, self._databases)
+
+    def _as_read(self, read: PrivateTable) -> bool:
+        """Tells whether a policy is the one that was read, and the columns taken for keys are still keys."""
+        policy = self._stands(read.table)
+        if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
+            return False
+        return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
+
+    def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
+        """Returns rows of whole numbers of a public table, sorted, at most one more than `most`."""
+        self._require_public(table)
+        names = [quote_identifier(column) for column in columns]
+        missing = set(columns) - {column.name.lower() for column in self.columns(table)}
+        if missing:
+            raise Refusal(f"{table} has no column {min(missing)}", accepted=f"columns {', '.join(columns)}")
+        casts = [f"TRY_CAST({name} AS BIGINT)" for name in names]
+        whole = " AND ".join(f"coalesce({cast} = {name}, FALSE)" for cast, name in zip(casts, names, strict=True))
+        try:
+            rows = self._cursor.execute(
+                f"SELECT {', '.join(casts)}, {whole} FROM {table.sql} ORDER BY ALL LIMIT {most + 1}"
+            ).fetchall()
+        except duckdb.Error:
+            raise Refusal(f"{table} holds something else than numbers", accepted="whole numbers") from None
+        if not all(row[-1] for row in rows):
+            raise Refusal(f"{table} holds something else than whole numbers", accepted="whole numbers")
+        return [tuple(row[:-1]) for row in rows]
+
+    @_remembered
+    def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        self._require_public(table)
+        return self._kept(table, ("values", table, column), lambda: self._values(table, column))
+
+    def _values(self, table: TableName, column: str) -> tuple[str | None, ...]:
+        name = quote_identifier(column)
+        rows = self._cursor.execute(
+            f"SELECT CAST(value AS VARCHAR) FROM (SELECT DISTINCT {name} AS value FROM {table.sql}) "
+            "ORDER BY value NULLS LAST"
+        ).fetchall()
+        return tuple(dict.fromkeys(row[0] for row in rows))
+
+    @_remembered
+    def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
+        self._require_public(table)
+        if self._is_key(table, columns):
+            return 1
+        asked = ("multiplicity", table, *columns, None, *distinct)
+        return self._kept(table, asked, lambda: self._most_repeated(table, columns, distinct))
+
+    def _most_repeated(self, table: TableName, columns: Sequence[str], distinct: Sequence[str]) -> int:
+        names = ", ".join(quote_identifier(column) for column in columns)
+        present = where_sql(f"{quote_identifier(column)} IS NOT NULL" for column in columns)
+        kept = ", ".join(quote_identifier(column) for column in distinct)
+        rows = f"(SELECT DISTINCT {kept} FROM {table.sql})" if distinct else table.sql
+        row = self._row(
+            f"SELECT coalesce(max(repeated), 0) FROM (SELECT count(*) AS repeated FROM {rows}"
+            f"{present} GROUP BY {names})"
+        )
+        return int(row[0]) if row is not None else 0
+
+    def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
+        """Tells whether DuckDB lets no two rows have these values, of types in which equal values are stored alike.
+
+        NULL, which UNIQUE lets repeat, is equal to nothing.
+        """
+        given = {fold(column) for column in columns}
+        types = {fold(column.name): column.type_name for column in self.columns(table)}
+        return not self.has_collations(table) and any(
+            given.issuperset(map(fold, key)) and all(sql_type(types.get(fold(part), "")).is_own_key for part in key)
+            for key in self.unique_keys(table)
+        )
+
+    def _row(self, sql: str) -> tuple[Any, ...] | None:
+        """Reads an answer of one row to its end: DuckDB 2.0 does nothing else on the cursor before that."""
+        rows = self._cursor.execute(sql).fetchall()
+        return rows[0] if rows else None
+
+    def _require_public(self, table: TableName) -> None:
+        if not self.is_public(table) or self.policy(table) is not None:
+            raise Refusal(f"{table} is not declared public", accepted="DECLARE PUBLIC TABLE")
+
+    def bind(self, select_sql: str, tables: Sequence[TableName]) -> tuple[Column, ...]:
+        with self._sandbox() as box:
+            return box.bind(select_sql, {table: self.columns(table) for table in tables})
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Sequence[TableName]) -> None:
+        with self._sandbox() as box:
+            box.bind_rows(row_sql, once_sql, {table: self.columns(table) for table in tables})
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        with self._sandbox() as box:
+            return box.image(expression_sql, columns)
+
+    def _sandbox(self) -> AbstractContextManager[Sandbox]:
+        return Sandbox() if self._box is None else nullcontext(self._box)
+
+    @_remembered
+    def shadowed_functions(self) -> frozenset[str]:
+        shadows = self._policies.shadows
+        return shadows.names(self._cursor, self._databases) if self._looked is None else self._looked.names()

@@ -1,0 +1,322 @@
+"""dp_check and dp_compare: exact facts for the owner of a table, who holds the rows anyway; never for anybody else.
+
+Nothing of them is stored. dp_compare tells how far a synthetic table's rows are from the data. Distances are total
+variations of marginals: half the sum of absolute differences of shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, prod
+from types import MappingProxyType
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpduck.kernel.columns.conditions import where_sql
+from dpduck.kernel.columns.expressions import Own
+from dpduck.kernel.counting.jobs import KeyColumn
+from dpduck.kernel.relations import PeriodRows
+from dpduck.kernel.rows.binning import code_expression
+from dpduck.kernel.rows.periods import inside_sql
+from dpduck.kernel.rows.periods import unit_sql as unit_of_period_sql
+from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.select.request import Question
+from dpduck.language.text.names import TableName
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.domain import RangeDomain
+from dpduck.values.quoting import fold, quote_identifier
+from dpduck.values.sqltypes import sql_type
+
+MOST_ROWS = 1_000_000
+"""Rows of either table that are read; of more, a sample."""
+
+MOST_MARGINS, MOST_CELLS = 1_000, 1 << 22
+"""Marginals of three columns that are compared: such as have the pairs that are farthest off; and cells of one."""
+
+
+@dataclass(frozen=True)
+class Distance:
+    """One marginal. value: the combination of values whose shares differ most, and the shares."""
+
+    columns: str
+    ways: int
+    distance: float
+    value: str
+    in_data: float
+    in_rows: float
+
+
+def coded(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) -> IntegerArray:
+    """Returns the code of each row for each key, of rows that are in all domains; relation: SQL that has the columns
+    by the keys' names.
+    """
+    parts, parameters = [], dict[str, object]()
+    for place, key in enumerate(question.keys):
+        domain = question.sources[key.sources[0]].domain
+        code = code_expression(KeyColumn(Own((quote_identifier(key.name),)), domain), place)
+        parts.append(f"CAST({code.sql} AS INTEGER) AS c{place}")
+        parameters |= code.parameters
+    sampled = f"SELECT {', '.join(parts)} FROM ({relation}) USING SAMPLE {MOST_ROWS} ROWS"
+    found = cursor.sql(sampled, params=parameters).to_arrow_table()
+    rows = []
+    for place, key in enumerate(question.keys):
+        known = found.column(place).combine_chunks().fill_null(len(key.codes)).to_numpy()
+        rows.append(np.append(np.array(key.codes, np.int64), -1)[known])
+    codes = np.array(rows)
+    kept: IntegerArray = codes[:, (codes >= 0).all(axis=0)]
+    return kept
+
+
+def distances(question: Question, data: IntegerArray, rows: IntegerArray) -> list[Distance]:
+    """Returns all marginals of one and two columns, and some of three, the farthest first."""
+    columns, found = range(len(question.keys)), list[Distance]()
+    pairs: dict[tuple[int, ...], float] = {}
+    for members in [*combinations(columns, 1), *combinations(columns, 2)]:
+        one = _distance(question, data, rows, members)
+        if one is not None:
+            found.append(one)
+            pairs[members] = one.distance
+    triples: Iterable[tuple[int, ...]] = combinations(columns, 3)
+    if comb(len(question.keys), 3) > MOST_MARGINS:
+        triples = sorted(triples, key=lambda triple: -sum(pairs.get(pair, 0.0) for pair in combinations(triple, 2)))
+    for members in list(triples)[:MOST_MARGINS]:
+        one = _distance(question, data, rows, members)
+        found += [] if one is None else [one]
+    return sorted(found, key=lambda one: -one.distance)
+
+
+def _distance(question: Question, data: IntegerArray, rows: IntegerArray, members: Sequence[int]) -> Distance | None:
+    """Returns the distance of one marginal; None where it has too many cells."""
+    shape = tuple(len(question.keys[member].labels) for member in members)
+    if prod(shape) > MOST_CELLS:
+        return None
+    true, made = (_shares(codes, members, shape) for codes in (data, rows))
+    worst = int(np.abs(true - made).argmax())
+    places = np.unravel_index(worst, shape)
+    values = (question.keys[member].labels[int(place)] for member, place in zip(members, places, strict=True))
+    return Distance(
+        ", ".join(question.keys[member].name for member in members), len(members),
+        float(np.abs(true - made).sum() / 2), ", ".join("NULL" if one is None else one for one in values),
+        float(true[worst]), float(made[worst]),
+    )  # fmt: skip
+
+
+def _shares(codes: IntegerArray, members: Sequence[int], shape: tuple[int, ...]) -> FloatArray:
+    cells = np.ravel_multi_index([codes[member] for member in members], shape)
+    shares: FloatArray = np.bincount(cells, minlength=prod(shape)) / max(codes.shape[1], 1)
+    return shares
+
+
+NO_POLICY = (
+    "no policy yet: dp_draft('..') begins one. A domain or clamp says what was known without these rows: "
+    "round outwards, and copy nothing from here"
+)
+Columns = Callable[[str, Mapping[str, object]], list[Any]]
+"""Reads rows by SQL and parameters. What is added up over them is called TOTAL and a number: they may lie in an engine,
+whose tasks each have some of the units."""
+
+TOTAL = "dpduck_total_"
+NORMS = (
+    "MAX ROWS may be generous where prices have a delta or are in rho, and statements a norm; dp_check with a "
+    "statement shows what norms leave out"
+)
+MOVED_ON = "answers are about these; ALTER PRIVACY POLICY ON .. NEW EPOCH prepares the rows of today"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One exact fact and what to make of it. percent: of all rows, where it is a number of rows."""
+
+    what: str
+    value: float | None
+    advice: str
+    percent: float | None = None
+
+
+def check_table(
+    columns: Columns,
+    policy: Policy,
+    from_sql: str,
+    unit_sql: str | None,
+    prepared: float | None = None,
+    periods: PeriodRows | None = None,
+    *,
+    averages: bool = True,
+) -> list[Finding]:
+    """Returns rows per unit, what several MAX ROWS drop, what domains and clamps leave out: all that answers do not
+    see.
+
+    columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
+        None for PRIVACY UNIT ROW.
+    prepared: how many rows were prepared. periods: of a unit by periods, the column that says of which one a row is.
+    averages: whether averages of clamped columns are shown. An engine adds up whole numbers alone.
+    """
+    total = _one(columns, ["count(*)"], policy.table.sql)[0]
+    if periods is not None and unit_sql is not None:
+        unit_sql = f"({unit_of_period_sql(unit_sql, periods)})"
+    return [
+        Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
+        *([] if prepared is None else [_rows("rows that were prepared", prepared, total, MOVED_ON)]),
+        *(_unit_findings(columns, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
+        *([] if periods is None else [_period_finding(columns, policy, from_sql, periods, total)]),
+        *_domain_findings(columns, policy, total),
+        *_clamp_findings(columns, policy, total, averages),
+    ]
+
+
+def check_columns(reads: Columns, table: TableName, columns: Sequence[Column]) -> list[Finding]:
+    """Looks at a table without a policy: rows, and of each column NULLs, values, where most lie, rows of one value."""
+    total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
+    findings = [Finding("rows", total, NO_POLICY)]
+    for column in columns:
+        name = quote_identifier(column.name)
+        nulls, values = _row(reads, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
+        findings.append(_rows(f"rows with NULL in {column.name}", nulls, total, "WITH NULL would keep them in cells"))
+        findings.append(Finding(f"different values of {column.name}", values, ""))
+        kind = sql_type(column.type_name)
+        if kind.is_numeric:
+            ends = ", ".join(f"quantile_disc({name}, {place})" for place in (0.005, 0.995))
+            low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
+            findings.append(Finding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it"))
+            findings.append(Finding(f"99 % of {column.name} are at most", high, "what lies above a CLAMP counts as it"))
+        may_be_unit = kind.bits > 8 or (kind.is_unit_part and not kind.is_whole)  # 256 values are no people
+        if may_be_unit and values:
+            per = f"SELECT count(*) AS rows FROM {table.sql}{where_sql([f'{name} IS NOT NULL'])} GROUP BY {name}"
+            high, most = _row(reads, f"SELECT quantile_disc(rows, 0.99), max(rows) FROM ({per})")
+            told = f"were {column.name} the privacy unit: MAX ROWS to consider; the most of one is {most:.0f}"
+            findings.append(Finding(f"99 % of {column.name} have at most this many rows", high, told))
+    return findings
+
+
+def _rows(what: str, rows: float | None, total: float, advice: str) -> Finding:
+    """Returns a number of rows, and which part of all rows it is."""
+    return Finding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
+
+
+def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: str, total: float) -> list[Finding]:
+    bound = policy.unit.max_rows
+    per_unit = f"SELECT count(*) AS rows FROM {from_sql}{where_sql([f'{unit_sql} IS NOT NULL'])} GROUP BY {unit_sql}"
+    counted, number = columns(f"SELECT rows, count(*) AS {TOTAL}0 FROM ({per_unit}) GROUP BY rows", {})
+    order = np.argsort(counted)
+    rows, number = np.asarray(counted)[order].astype(float), np.asarray(number)[order].astype(float)
+    units, owned, upto = float(number.sum()), float((rows * number).sum()), number.cumsum()
+    median, high, most = (
+        float(rows[int(np.searchsorted(upto, part * units))]) if units else None for part in (0.5, 0.99, 1.0)
+    )
+    tried = {bound, max(1, bound // 2), 2 * bound, *(int(one) for one in (median, high, most) if one)}
+    dropped = []
+    for other in sorted(tried):
+        lost = float((np.maximum(rows - other, 0) * number).sum())
+        advice = f"with MAX ROWS {other} a count at epsilon = 1 without a delta has a standard error of "
+        advice += f"{other * 2**0.5:.3g} (Laplace noise)"
+        if other == bound:
+            advice = f"a larger MAX ROWS drops fewer and adds noise: {advice}"
+        dropped.append(_rows(f"rows dropped by MAX ROWS {other}", lost, total, advice))
+    return [
+        Finding("privacy units", units, ""),
+        Finding("median rows of a unit", median, ""),
+        Finding(
+            "99 % of units have at most this many rows", high, "a MAX ROWS to consider: less bias against less noise"
+        ),
+        Finding("most rows of a unit", most, NORMS),
+        *dropped,
+        _rows("rows whose unit is NULL", total - owned, total, "they are never counted, nor are rows without a parent"),
+    ]
+
+
+def _period_finding(columns: Columns, policy: Policy, from_sql: str, periods: PeriodRows, total: float) -> Finding:
+    """Counts the rows that are in no period, which no answer has."""
+    inside = " AND ".join(inside_sql(periods))
+    (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({inside}) IS NOT TRUE)"], from_sql)
+    word = periods.periods.word.lower()
+    return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
+
+
+def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Finding]:
+    """Counts each domain's NULLs, the other values that it leaves out, and the rows that any of them leaves out."""
+    findings: list[Finding] = []
+    parameters: dict[str, object] = {}
+    left_out: list[str] = []
+    for position, (column, domain) in enumerate(policy.domains):
+        name = f"t.{quote_identifier(column)}"
+        code = code_expression(KeyColumn(Own((name,)), domain), position)
+        nulls, outside = _one(
+            columns,
+            [f"count(*) FILTER (WHERE {name} IS NULL)", f"count(*) FILTER (WHERE {name} IS NOT NULL)"],
+            f"{policy.table.sql} AS t{where_sql([f'({code.sql}) IS NULL'])}",
+            code.parameters,
+        )
+        other = "WITH EDGES or a wider RANGE" if isinstance(domain, RangeDomain) else "WITH OTHER or more values"
+        findings.append(_rows(f"rows outside the domain of {column}", outside, total, f"{other} would keep them"))
+        if nulls:
+            period = policy.unit.period
+            by_it = period is not None and fold(period.column) == fold(column)
+            keep = "they are of no period, and never counted" if by_it else "WITH NULL would keep them"
+            findings.append(_rows(f"rows with NULL in {column}", nulls, total, keep))
+        parameters |= code.parameters
+        left_out.append(f"({code.sql}) IS NULL")
+    if len(left_out) > 1:
+        outside_of_any = f"{policy.table.sql} AS t{where_sql([' OR '.join(left_out)])}"
+        (lost,) = _one(columns, ["count(*)"], outside_of_any, parameters)
+        advice = "a statement that groups by all of these columns has them in no cell and in no total"
+        findings.append(_rows("rows outside some domain", lost, total, advice))
+    return findings
+
+
+def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[Finding]:
+    """Counts the values that each clamp moves to its bounds, and those that it does not count."""
+    findings = []
+    for clamp in policy.clamps:
+        name = quote_identifier(clamp.column)
+        conditions = (f"{name} < {clamp.low}", f"{name} > {clamp.high}", f"{name} IS NULL")
+        below, above, nulls = _one(
+            columns, [f"count(*) FILTER (WHERE {condition})" for condition in conditions], policy.table.sql
+        )
+        findings += [
+            _rows(f"values of {clamp.column} below its clamp", below, total, f"each counts as {clamp.low}"),
+            _rows(f"values of {clamp.column} above its clamp", above, total, f"each counts as {clamp.high}"),
+            _rows(f"rows with NULL in {clamp.column}", nulls, total, "they are in no sum, average or quantile of it"),
+            *(_averages(columns, policy, clamp) if averages else ()),
+        ]
+    return findings
+
+
+LARGEST = "1e300"
+"""Values beyond it, infinities and NaN are in no average."""
+
+
+def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[Finding]:
+    """Yields the average of a column without its clamp and with it, where it has values."""
+    value = f"CAST({quote_identifier(clamp.column)} AS DOUBLE)"
+    inside = f"{value} BETWEEN -{LARGEST} AND {LARGEST}"
+    clamped = f"greatest(least({value}, {clamp.high}), {clamp.low})"
+    sums = [f"coalesce(sum(CASE WHEN {inside} THEN {part} END), 0)" for part in (value, clamped)]
+    number, plain, within = _one(columns, [f"count(CASE WHEN {inside} THEN 1 END)", *sums], f"{policy.table.sql} AS t")
+    if number:
+        moved = abs(within - plain) / max(abs(plain), 1e-300)
+        share = f"{100 * moved:.2g} % of it is lost or added by the clamp" if plain else "the clamp alone makes it"
+        wider = "; a wider CLAMP would keep more, with more noise" if moved > NOTABLE else ""
+        yield Finding(f"average of {clamp.column} without its clamp", plain / number, "answers never see it")
+        yield Finding(f"average of {clamp.column} with its clamp", within / number, share + wider)
+
+
+NOTABLE = 0.01
+"""Part of an average that a clamp may move without a word."""
+
+
+def _one(
+    columns: Columns, counts: Sequence[str], from_sql: str, parameters: Mapping[str, object] = MappingProxyType({})
+) -> list[float]:
+    """Returns numbers of rows."""
+    listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))
+    return [float(column[0]) for column in columns(f"SELECT {listed} FROM {from_sql}", parameters)]
+
+
+def _row(columns: Columns, sql: str) -> list[float | None]:
+    """Returns the one row of an answer."""
+    found = [np.ma.MaskedArray(column) for column in columns(sql, {})]
+    return [None if column.mask.any() else float(column[0]) for column in found]

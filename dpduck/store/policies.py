@@ -1,0 +1,337 @@
+"""Policies and declared public tables in the store; every change is a new revision, nothing is forgotten."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+
+from dpduck.language.rows.facts import Clamp, Policy
+from dpduck.language.text.names import TableName
+from dpduck.store.attached import Shadows
+from dpduck.store.cursors import OpenCursor, SandboxAnswers
+from dpduck.store.terms import Terms, earlier_terms
+from dpduck.values.domain import Domain, RangeDomain, ValueDomain
+from dpduck.values.errors import Refusal
+from dpduck.values.periods import Period
+from dpduck.values.privacy import Budget, PrivacyUnit, Reference
+from dpduck.values.quoting import fold, quote_identifier
+
+_MOST_READ = 64
+"""Definitions whose policy is kept: a domain may have very many labels, and whatever reads it shares them."""
+
+_PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
+
+
+@dataclass(frozen=True)
+class InForce:
+    """Policies by their tables' names in SQL, declared public tables, and every name ever used, the first one first.
+
+    Policies have the budget that they were written with. That in force may be another one; where none is asked for,
+    the ledger need not be.
+    """
+
+    policies: Mapping[str, Policy]
+    public: tuple[str, ...]
+    spelled: tuple[str, ...]
+
+
+class PolicyStore:
+    """Reads and writes the policy tables of a store attached under a name.
+
+    budgets: those in force, by privacy unit: another table's policy may have changed one since.
+    home: the database and schema in which names of tables are looked up; None for those of the cursor that looks.
+    shadows: what hides built-in functions there.
+    """
+
+    def __init__(
+        self,
+        open_cursor: OpenCursor,
+        store: str,
+        budgets: Callable[[], Mapping[str, Budget]],
+        home: tuple[str, str] | None = None,
+    ) -> None:
+        self.home = home
+        self.shadows = Shadows(store)
+        self._open_cursor = open_cursor
+        self.budgets = budgets
+        self._schema = f"{quote_identifier(store)}.dpduck"
+        self._read = SandboxAnswers(_MOST_READ)
+        self._lock = threading.RLock()
+        self._held: InForce | None = None
+        self._earlier: tuple[Terms, ...] | None = None
+        self._changes = 0
+
+    def policy(self, table: TableName) -> Policy | None:
+        """Returns the policy in force, None where there is none."""
+        policy = self.now().policies.get(table.sql)
+        return None if policy is None else with_budget(policy, self.budgets())
+
+    def required_policy(self, table: TableName) -> Policy:
+        """Returns the policy in force; refuses a table that has none."""
+        policy = self.policy(table)
+        if policy is None:
+            raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
+        return policy
+
+    def policies(self) -> list[Policy]:
+        """Returns every policy in force, in the order of their tables' names."""
+        budgets = self.budgets()
+        return [with_budget(policy, budgets) for policy in self.now().policies.values()]
+
+    def now(self) -> InForce:
+        """Returns what the store holds. Nobody else writes it while it is attached: it is read after each change."""
+        with self._lock:
+            if self._held is not None:
+                return self._held
+            with self._open_cursor() as cursor:
+                active = cursor.execute(
+                    f"SELECT definition FROM {self._schema}.policies WHERE active ORDER BY table_name"
+                ).fetchall()
+                public = cursor.execute(f"SELECT table_name FROM {self._schema}.public_tables ORDER BY ALL").fetchall()
+                spelled = cursor.execute(
+                    f"SELECT table_name FROM (SELECT table_name, changed_at AS known_at FROM {self._schema}.policies "
+                    f"UNION ALL SELECT table_name, declared_at FROM {self._schema}.public_tables) "
+                    "GROUP BY table_name ORDER BY min(known_at), table_name"
+                ).fetchall()
+            defined = [self._defined(row[0]) for row in active]
+            found = InForce(
+                {policy.table.sql: policy for policy in defined},
+                tuple(dict.fromkeys(row[0] for row in public)),
+                tuple(row[0] for row in spelled),
+            )
+            self._held = found if len(defined) <= _MOST_READ else None
+            return found
+
+    def earlier(self) -> tuple[Terms, ...]:
+        """Returns the terms before those in force that gave the same answers, the latest first. They are read once."""
+        if (known := self._earlier) is not None:
+            return known
+        changes, budgets = self._changes, self.budgets()  # not under this lock, since the ledger has its own
+        with self._lock:
+            with self._open_cursor() as cursor:
+                rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
+            found: tuple[Terms, ...] = ()
+            if len(rows) > 1:
+                in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
+                found = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
+            self._earlier = found if changes == self._changes else None
+            return found
+
+    @contextmanager
+    def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lends a cursor that changes what the store holds; nobody reads it meanwhile."""
+        with self._lock, self._open_cursor() as cursor:
+            try:
+                yield cursor
+            finally:
+                self._held = self._earlier = None
+                self._changes += 1
+
+    def dropped(self) -> list[Policy]:
+        """Returns the last policy of every table that has none any more, in the order of the tables' names."""
+        query = (
+            f"SELECT arg_max(definition, revision) FROM {self._schema}.policies GROUP BY table_name "
+            "HAVING NOT bool_or(active) ORDER BY table_name"
+        )
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(query).fetchall()
+        budgets = self.budgets()
+        return [with_budget(self._defined(row[0]), budgets) for row in rows]
+
+    def _defined(self, text: str) -> Policy:
+        """Returns the policy that a definition says: one object for each text, so that labels are in memory once."""
+        policy: Policy | None = self._read.get(text)
+        if policy is None:
+            policy = policy_from_text(text)
+            self._read.put(text, policy)
+        return policy
+
+    def known_as(self, table: TableName) -> TableName:
+        """Returns the table as policies and declarations spell it, which is how budgets and releases know it.
+
+        DuckDB's names are one whatever their case, and ALTER TABLE .. RENAME TO may change that.
+        """
+        known = [name for name in self.now().spelled if fold(name) == fold(table.sql)]
+        if not known or table.sql in known:
+            return table
+        return named_in_sql(known[0])
+
+    def unit_key(self, key: str) -> str:
+        """Returns the key of a privacy unit as the first policy with that unit spells it."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY changed_at").fetchall()
+        known = [self._defined(row[0]).unit.key for row in rows]
+        return key if key in known else next((one for one in known if fold(one) == fold(key)), key)
+
+    def last_policy(self, table: TableName) -> Policy | None:
+        """Returns the policy a table has, or had last before it was dropped."""
+        text = self._definition(table, 0)
+        return None if text is None else self._defined(text)
+
+    def before_last(self, table: TableName) -> Policy | None:
+        """Returns the policy of a table before its last revision, in force or not, None where there was none."""
+        text = self._definition(table, 1)
+        return None if text is None else policy_from_text(text)
+
+    def _definition(self, table: TableName, later: int) -> str | None:
+        """Returns the definition of a table's policy that was followed by so many later ones."""
+        of_table = f"FROM {self._schema}.policies WHERE table_name = ? ORDER BY revision DESC LIMIT 1 OFFSET {later}"
+        with self._open_cursor() as cursor:
+            row = cursor.execute(f"SELECT definition {of_table}", [table.sql]).fetchone()
+        return None if row is None else str(row[0])
+
+    def last_revision(self, table: TableName) -> tuple[int, int]:
+        """Returns the revision and epoch last used for a table, (0, 0) for a new one: none is ever used again."""
+        policy = self.last_policy(table)
+        return (0, 0) if policy is None else (policy.revision, policy.epoch)
+
+    def put(self, policy: Policy) -> Policy:
+        """Puts a policy in force as the next revision of its table."""
+        revision, epoch = self.last_revision(policy.table)
+        stored = replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch))
+        with self._writing() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(
+                f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [policy.table.sql]
+            )
+            cursor.execute(
+                f"INSERT INTO {self._schema}.policies VALUES (?, ?, true, ?, now() AT TIME ZONE 'UTC')",
+                [policy.table.sql, stored.revision, policy_to_text(stored)],
+            )
+            cursor.execute("COMMIT")
+        return stored
+
+    def drop(self, table: TableName) -> None:
+        """Takes a policy out of force; its revisions and whatever was spent stay on record."""
+        with self._writing() as cursor:
+            cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
+
+    def is_public(self, table: TableName) -> bool:
+        """Tells whether the owner has declared the table public."""
+        return table.sql in self.now().public
+
+    def public_tables(self) -> list[TableName]:
+        """Returns all declared public tables."""
+        return [named_in_sql(text) for text in self.now().public]
+
+    def declared(self) -> list[TableName]:
+        """Returns all tables with a policy in force, and all declared public ones."""
+        return [*(policy.table for policy in self.now().policies.values()), *self.public_tables()]
+
+    def declare_public(self, table: TableName) -> None:
+        """Records that the owner calls the table public."""
+        if not self.is_public(table):
+            with self._writing() as cursor:
+                cursor.execute(
+                    f"INSERT INTO {self._schema}.public_tables VALUES (?, now() AT TIME ZONE 'UTC')", [table.sql]
+                )
+
+    def withdraw_public(self, table: TableName) -> None:
+        """Takes a declaration back; domains already read from the table stay as they were."""
+        with self._writing() as cursor:
+            cursor.execute(f"DELETE FROM {self._schema}.public_tables WHERE table_name = ?", [table.sql])
+
+
+def with_budget(policy: Policy, budgets: Mapping[str, Budget]) -> Policy:
+    """Returns a policy with the budget of its unit that is in force."""
+    return replace(policy, budget=budgets.get(policy.unit.key, policy.budget))
+
+
+def named_in_sql(text: str) -> TableName:
+    """Returns the table of a name that TableName.sql wrote."""
+    return TableName(tuple(part.replace('""', '"') for part in _PART.findall(text)))
+
+
+# Policies as JSON text and back.
+
+
+def policy_to_text(policy: Policy) -> str:
+    """Returns all of a policy as JSON; amounts as exact rationals.
+
+    A period is a fifth part of the unit, several columns are a sixth: versions that know of none fail on it, and charge
+    nothing.
+    """
+    period, lifetime, columns = policy.unit.period, policy.budget.lifetime, policy.unit.columns
+    return json.dumps(
+        {
+            **({} if lifetime is None else {"lifetime": _budget_fields(lifetime)}),
+            "table": list(policy.table.parts),
+            "unit": [
+                *(policy.unit.key, policy.unit.column, policy.unit.max_rows),
+                *([] if period is None else [None, [period.word, period.column]]),
+                *([None, None, list(columns)] if columns else []),
+            ],
+            "reference": _reference_fields(policy.unit.reference),
+            "budget": _budget_fields(policy.budget),
+            "domains": [[column, asdict(domain)] for column, domain in policy.domains],
+            "clamps": [[clamp.column, clamp.low, clamp.high, clamp.step] for clamp in policy.clamps],
+            "expect_rows": policy.expect_rows,
+            "max_epsilon": _rational(policy.max_epsilon),
+            "min_epsilon": _rational(policy.min_epsilon),
+            "revision": policy.revision,
+            "epoch": policy.epoch,
+        },
+        sort_keys=True,
+    )
+
+
+def policy_from_text(text: str) -> Policy:
+    """Returns the policy that policy_to_text wrote."""
+    fields = json.loads(text)
+    (key, column, most, *rest), lifetime = fields["unit"], fields.get("lifetime")
+    period, columns = ([*rest, None, None, None])[1:3]
+    return Policy(
+        table=TableName(tuple(fields["table"])),
+        unit=PrivacyUnit(
+            *(key, column, most, _reference(fields.get("reference"))),
+            period=Period(*period) if period else None,
+            columns=tuple(columns or ()),
+        ),
+        budget=replace(_budget(fields["budget"]), lifetime=None if lifetime is None else _budget(lifetime)),
+        domains=tuple((column, _domain(domain)) for column, domain in fields["domains"]),
+        clamps=tuple(Clamp(*clamp) for clamp in fields["clamps"]),
+        expect_rows=fields["expect_rows"],
+        max_epsilon=_amount(fields["max_epsilon"]),
+        revision=fields["revision"],
+        epoch=fields["epoch"],
+        min_epsilon=_amount(fields.get("min_epsilon")),
+    )
+
+
+def _budget_fields(budget: Budget) -> list[str | None]:
+    return [_rational(amount) for amount in (budget.epsilon, budget.delta, budget.delta_keys, budget.rho)]
+
+
+def _budget(fields: list[str | None]) -> Budget:
+    epsilon, delta, delta_keys, rho = map(_amount, fields)
+    return Budget(epsilon, delta or Fraction(0), delta_keys or Fraction(0), rho)
+
+
+def _reference_fields(reference: Reference | None) -> list[Any] | None:
+    return None if reference is None else [reference.column, list(reference.parent), reference.parent_column]
+
+
+def _reference(fields: list[Any] | None) -> Reference | None:
+    return None if fields is None else Reference(fields[0], tuple(fields[1]), fields[2])
+
+
+def _rational(amount: Fraction | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _amount(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)
+
+
+def _domain(fields: dict[str, Any]) -> Domain:
+    if "values" in fields:
+        return ValueDomain(**{**fields, "values": tuple(fields["values"])})
+    return RangeDomain(**{**fields, "edges": tuple(fields["edges"])})

@@ -1,0 +1,427 @@
+"""A fresh, empty DuckDB for questions about types and public values: it never holds a private row."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.kernel.worker.functions import CLASSES, FUNCTIONS, check_parts, dicts, refused
+from dpduck.language.rows.facts import Column, Image, ImageInput
+from dpduck.language.text.names import TableName
+from dpduck.store.cursors import KeptSandbox, SandboxAnswers
+from dpduck.values.errors import DpduckError, Refusal
+from dpduck.values.quoting import quote_identifier, quote_text, written_values
+from dpduck.values.sqltypes import sql_type
+
+Tables = Mapping[TableName, Sequence[Column]]
+Fact = TypeVar("Fact")
+NO_TABLES: Tables = MappingProxyType({})
+
+MOST_LABELS = 4096
+"""Longer lists of labels are cast again for each release."""
+
+_OWN_DATABASES = ("memory", "system", "temp")
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+}
+_CLEANUP_SQL = r"""
+FROM (SELECT 'DETACH ' AS word, database_name AS name FROM duckdb_databases() WHERE database_name <> 'memory'
+        AND NOT internal
+    UNION ALL SELECT 'DROP SCHEMA ', schema_name FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal
+    UNION ALL SELECT 'DROP TABLE ', table_name FROM duckdb_tables() WHERE database_name = 'memory'
+        AND schema_name = 'main')
+SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA ', ' CASCADE', '')"""
+"""What takes away all that a statement can have left in a sandbox, where nothing but copies of tables is made."""
+
+
+Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[Column]], None]
+"""Adds made-up rows to a copy."""
+
+
+class Sandbox:
+    """An in-memory DuckDB that can reach nothing outside itself, for all questions of one statement.
+
+    It is opened by the first question that has no answer yet. Copies of tables stay, each with one row of NULLs;
+    whatever else a question makes or sets goes with its cursor. The next statement may have it with the copies of its
+    own tables. fill: adds rows to each copy.
+    """
+
+    def __init__(self, answered: SandboxAnswers | None = None, fill: Fill | None = None) -> None:
+        self._answered = answered or SandboxAnswers()
+        self._fill = fill
+        self._root: duckdb.DuckDBPyConnection | None = None
+        self._copies: dict[TableName, tuple[Column, ...]] = {}
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            if kind is None and self._copies:
+                self._answered.keep(KeptSandbox(root, self._told(self._copies)))
+            elif (kind is None or issubclass(kind, DpduckError)) and _is_emptied(root):
+                self._answered.keep(KeptSandbox(root, frozenset()))
+            else:
+                root.close()
+        self._copies = {}
+
+    def _told(self, tables: Tables) -> frozenset[Hashable]:
+        return frozenset((table, tuple(columns), self._fill) for table, columns in tables.items())
+
+    @contextmanager
+    def cursor(self, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lends a connection to the sandbox, with its own temporary objects and settings.
+
+        The listed tables have copies there.
+        """
+        if self._root is None:
+            self._root = self._opened(tables)
+        with self._root.cursor() as cursor:
+            self._copy(cursor, tables)
+            yield cursor
+
+    def _opened(self, tables: Tables) -> duckdb.DuckDBPyConnection:
+        """Returns a kept sandbox, or a new one. It holds copies of no other tables than the listed ones."""
+        told = self._told(tables)
+        kept = self._answered.lend(told)
+        if kept is not None and kept.copies <= told:
+            self._copies = {
+                table: tuple(columns)
+                for table, columns in tables.items()
+                if self._told({table: columns}) <= kept.copies
+            }
+            return kept.root
+        if kept is not None:
+            if _is_emptied(kept.root):
+                return kept.root
+            kept.root.close()
+        return duckdb.connect(":memory:", config=_CLOSED)
+
+    def answer(
+        self,
+        question: Hashable,
+        ask: Callable[[duckdb.DuckDBPyConnection], Fact],
+        tables: Tables = NO_TABLES,
+    ) -> Fact:
+        """Returns the answer to a question that says all that it depends on. tables: those that it is about."""
+        known: Fact | None = self._answered.get(question)
+        if known is not None:
+            return known
+        with self.cursor(tables) as connection:
+            found = ask(connection)
+        self._answered.put(question, found)
+        return found
+
+    def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
+        """Returns the columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
+            return _bound(connection, select_sql)
+
+        return self.answer(("bind", select_sql, _shapes(tables)), ask, tables)
+
+    def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
+        """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> bool:
+            _bind_rows(connection, row_sql, once_sql)
+            return True
+
+        self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask, tables)
+
+    def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+        """Evaluates an expression over every combination of public labels."""
+
+        def ask(connection: duckdb.DuckDBPyConnection) -> Image:
+            return _image(connection, expression_sql, columns)
+
+        if prod(len(column.labels) for column in columns) <= MOST_LABELS:
+            return self.answer(("image", expression_sql, tuple(columns)), ask)
+        with self.cursor() as connection:
+            return ask(connection)
+
+    def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
+        """Makes the copies that are missing, or have other columns."""
+        for table, columns in tables.items():
+            if self._copies.get(table) == tuple(columns):
+                continue
+            if self._copies.pop(table, None) is not None:
+                connection.execute(f"DROP TABLE {table.sql}")
+            _create_copy(connection, table, columns)
+            connection.execute(f"INSERT INTO {table.sql} DEFAULT VALUES")
+            if self._fill is not None:
+                self._fill(connection, table, columns)
+            self._copies[table] = tuple(columns)
+
+
+def _is_emptied(root: duckdb.DuckDBPyConnection) -> bool:
+    """Takes away copies, and what a rehearsal sets; tells whether that went well."""
+    try:
+        with root.cursor() as cursor:
+            for (sql,) in cursor.execute(_CLEANUP_SQL).fetchall():
+                cursor.execute(sql)
+            cursor.execute("RESET GLOBAL disabled_optimizers")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _shapes(tables: Tables) -> tuple[tuple[TableName, tuple[Column, ...]], ...]:
+    return tuple((table, tuple(columns)) for table, columns in tables.items())
+
+
+@contextmanager
+def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lends a sandbox for one question."""
+    with Sandbox() as box, box.cursor() as connection:
+        yield connection
+
+
+def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Column, ...]:
+    try:
+        if len(connection.extract_statements(select_sql)) != 1:
+            raise Refusal("DuckDB reads more than one statement in this", accepted="one SELECT")
+        rows = connection.execute(f"DESCRIBE {select_sql}").fetchall()
+        connection.execute(f"SELECT * FROM ({select_sql}) LIMIT 0").fetchall()
+    except duckdb.Error as error:
+        raise _complaint(error) from None
+    return tuple(Column(row[0], row[1]) for row in rows)
+
+
+def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> None:
+    try:
+        marks, values = written_values([row_sql])
+        tree = connection.execute(f"SELECT json_serialize_sql(CAST({marks} AS VARCHAR))", values).fetchone()
+        check_tree(json.loads(tree[0]) if tree is not None else None)
+        connection.execute(f"SELECT * FROM ({row_sql}) LIMIT 0").fetchall()
+        connection.execute("PRAGMA disable_optimizer")  # it would fold what is always NULL, constants inside it too
+        connection.execute(once_sql).fetchall()
+    except duckdb.Error as error:
+        raise _complaint(error) from None
+
+
+def _complaint(error: duckdb.Error) -> Refusal:
+    return Refusal(f"DuckDB does not accept this: {_said(error)}", accepted="DuckDB's SQL")
+
+
+def _said(error: duckdb.Error) -> str:
+    """Returns DuckDB's own words without their kind and without the aliases that tables have inside."""
+    said = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", first_line(error))
+    return re.sub(r'"?\b[rp]\d+"?\.', "", said)
+
+
+def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+    """Creates a table of the same columns; those of types that a plain DuckDB does not know are left out."""
+    database, schema, _ = table.parts
+    if database.lower() not in _OWN_DATABASES:
+        attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
+        if attached is None:
+            connection.execute(f"ATTACH ':memory:' AS {quote_identifier(database)}")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(database)}.{quote_identifier(schema)}")
+    try:
+        _create(connection, table, columns)
+    except duckdb.Error:
+        _create(connection, table, [column for column in columns if _is_known(connection, column.type_name)])
+
+
+def _create(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
+    listed = ", ".join(f"{quote_identifier(column.name)} {column.type_name}" for column in columns)
+    connection.execute(f"CREATE TABLE {table.sql} ({listed})")
+
+
+def _is_known(connection: duckdb.DuckDBPyConnection, type_name: str) -> bool:
+    try:
+        connection.execute(f"SELECT CAST(NULL AS {type_name})")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _image(connection: duckdb.DuckDBPyConnection, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
+    for number, column in enumerate(columns):
+        labels = pa.table({"code": pa.array(range(len(column.labels))), "label": pa.array(column.labels, pa.string())})
+        connection.register(f"labels_{number}", labels)
+    order = ", ".join(f"dpduck_code_{number}" for number in range(len(columns)))
+    try:
+        sql = f"SELECT {expression_sql} AS value, row_number() OVER (ORDER BY {order}) AS place"
+        sql = f"{sql} FROM {_aliased(columns)}"
+        type_name = str(connection.execute(f"DESCRIBE {sql}").fetchall()[0][1])
+        _require_plain(type_name)
+        connection.execute(f"CREATE TEMP TABLE image AS {sql}")
+        _require_text_form(connection, type_name)
+        labels_sql = "SELECT max(CAST(value AS VARCHAR)) FROM image GROUP BY value ORDER BY value NULLS LAST"
+        codes_sql = "SELECT dense_rank() OVER (ORDER BY value NULLS LAST) - 1 FROM image ORDER BY place"
+        found = tuple(row[0] for row in connection.execute(labels_sql).fetchall())
+        codes = tuple(row[0] for row in connection.execute(codes_sql).fetchall())
+    except duckdb.Error as error:
+        raise Refusal(
+            f"the expression fails on the public domain: {_said(error)}",
+            accepted="an expression that every declared value can go through",
+        ) from None
+    return Image(type_name, found, codes)
+
+
+def _require_plain(type_name: str) -> None:
+    if sql_type(type_name).has_parts or sql_type(type_name).is_enum:
+        raise Refusal("a group of lists, structs or rows is refused", accepted="its parts one by one in GROUP BY")
+
+
+def _require_text_form(connection: duckdb.DuckDBPyConnection, type_name: str) -> None:
+    """Refuses values that are not the same after a cast to text and back: labels are kept as text."""
+    changed = connection.execute(
+        f"SELECT count(*) FROM image WHERE TRY_CAST(CAST(value AS VARCHAR) AS {type_name}) IS DISTINCT FROM value"
+    ).fetchone()
+    if changed is None or changed[0] > 0:
+        raise Refusal(
+            f"a group of type {type_name} cannot be released", accepted="numbers, texts, BOOLEAN, dates and times"
+        )
+
+
+def _aliased(columns: Sequence[ImageInput]) -> str:
+    parts = []
+    for alias in dict.fromkeys(column.alias for column in columns):
+        inner = ", ".join(
+            f"(SELECT code AS dpduck_code_{number}, CAST(label AS {column.type_name}) AS "
+            f"{quote_identifier(column.name)} FROM labels_{number})"
+            for number, column in enumerate(columns)
+            if column.alias == alias
+        )
+        parts.append(f"(SELECT * FROM {inner}) AS {quote_identifier(alias)}")
+    return ", ".join(parts)
+
+
+EXAMPLES = {"DATE": ", as in 2026-12-31", "TIMESTAMP": ", as in '2026-12-31 23:00:00'"}
+"""What the values of types that people write in several ways look like."""
+
+
+def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
+    """Returns literals as canonical text of a type; Refusal where one does not cast."""
+    with sandbox() as connection:
+        connection.register("texts", pa.table({"place": np.arange(len(texts)), "value": pa.array(texts, pa.string())}))
+        try:
+            rows = connection.execute(
+                f"SELECT CAST(CAST(value AS {type_name}) AS VARCHAR) FROM texts ORDER BY place"
+            ).fetchall()
+        except duckdb.Error:
+            raise Refusal(
+                f"{_not_of(connection, type_name)} is not of type {type_name}",
+                accepted=f"values of the column's type {type_name}{EXAMPLES.get(type_name, '')}",
+            ) from None
+    return tuple(row[0] for row in rows)
+
+
+def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
+    """Returns the first of the texts that does not cast, in quotes."""
+    try:
+        found = connection.execute(
+            f"SELECT value FROM texts WHERE TRY_CAST(value AS {type_name}) IS NULL ORDER BY place LIMIT 1"
+        ).fetchone()
+    except duckdb.Error:
+        found = None
+    return "a value" if found is None else quote_text(str(found[0])[:60])
+
+
+def first_line(error: BaseException) -> str:
+    """Returns DuckDB's own words without its drawing of the place."""
+    return str(error).strip().split("\n", 1)[0][:300]
+
+
+# The second look, at a whole statement: DuckDB's own parse of it holds nothing but listed functions.
+#
+# The first look (allowlist) is at sqlglot's tree. This one refuses early, and with a place, what trusted code would
+# refuse of the very expressions that run (kernel/worker/functions).
+
+
+_ROWS = frozenset(("BASE_TABLE", "JOIN", "EMPTY", "SUBQUERY"))
+_NO_PARTS = ("having", "qualify", "sample")
+_COUNTS = frozenset(("count", "count_star", "min", "max", "sum", "bool_or", "bool_and", "first"))
+_OF_UNITS = frozenset(("sha256",))
+"""A long part of a unit that several columns hold is known by its digest, where branches and counts name the unit."""
+_WINDOWS = _COUNTS | {"row_number", "rank", "dense_rank", "lag", "lead", "first_value"}
+
+
+def check_tree(tree: Any) -> None:
+    """Refuses DuckDB's parse tree, as json_serialize_sql gives it, of anything but plain row-local expressions."""
+    if not isinstance(tree, dict) or tree.get("error") or len(tree.get("statements", ())) != 1:
+        raise refused("this SQL")
+    node = tree["statements"][0]["node"]
+    if node.get("type") != "SELECT_NODE" or node.get("cte_map", {}).get("map"):
+        raise refused("this query")
+    if _has_windows(node):
+        check_parts(node, FUNCTIONS | _OF_UNITS | _WINDOWS, CLASSES | {"WINDOW"})
+    else:
+        functions = FUNCTIONS | _OF_UNITS if node["from_table"].get("type") != "BASE_TABLE" else FUNCTIONS
+        check_parts(node, functions | _COUNTS if _counts_by_unit(node) else functions)
+    for part in dicts(node):
+        source = part.get("from_table")
+        if source is not None:
+            _check_source(source)
+
+
+def _counts_by_unit(node: Any) -> bool:
+    """Tells whether there are subqueries of one row for each unit, in which rows are counted."""
+    sources = [part.get("subquery") for part in dicts(node) if part.get("type") == "SUBQUERY"]
+    grouped = [source["node"].get("group_expressions") or () for source in sources if isinstance(source, dict)]
+    return any(map(_is_a_unit, grouped))
+
+
+def _has_windows(node: Any) -> bool:
+    """Tells whether there are subqueries with windows, each by the unit."""
+    sources = [part["subquery"] for part in dicts(node) if part.get("type") == "SUBQUERY" and part.get("subquery")]
+    windows = [part for source in sources for part in dicts(source) if part.get("class") == "WINDOW"]
+    by: list[Any] = [one.get("partitions") or () for one in windows]
+    return bool(by) and all(map(_is_a_unit, by))
+
+
+def _is_a_unit(keys: Any) -> bool:
+    """Tells whether this can be a unit: a column, or the one text of columns that hold it together."""
+    return len(keys) == 1 and keys[0].get("class") in ("COLUMN_REF", "CASE", "FUNCTION")
+
+
+def _check_source(source: Any) -> None:
+    if source.get("type") not in _ROWS or source.get("sample"):
+        raise refused(str(source.get("type")))
+    for side in ("left", "right"):
+        if isinstance(source.get(side), dict):
+            _check_source(source[side])
+    if source["type"] == "SUBQUERY":
+        _check_rows(source.get("subquery", {}).get("node", {}))
+
+
+def _check_rows(node: Any) -> None:
+    """Refuses rows other than a UNION ALL of plain SELECTs, or the DISTINCT rows of a public table."""
+    if node.get("cte_map", {}).get("map"):
+        raise refused("a CTE")
+    if node.get("type") == "SET_OPERATION_NODE":
+        if node.get("setop_type") != "UNION" or not node.get("setop_all") or node.get("modifiers"):
+            raise refused(str(node.get("setop_type")))
+        sides = [node.get("left"), node.get("right"), *(node.get("children") or ())]  # the last is DuckDB 2.0's
+        for side in sides:
+            if isinstance(side, dict):
+                _check_rows(side)
+        return
+    modifiers = node.get("modifiers") or ()
+    plain = all(part.get("type") == "DISTINCT_MODIFIER" and not part.get("distinct_on_targets") for part in modifiers)
+    rows = node.get("from_table", {}).get("type") not in (None, "EMPTY")
+    if (
+        node.get("type") != "SELECT_NODE"
+        or not rows
+        or not plain
+        or len(node.get("group_expressions") or ()) > 1
+        or any(node.get(part) for part in _NO_PARTS)
+    ):
+        raise refused("a subquery")

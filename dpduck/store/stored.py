@@ -1,0 +1,262 @@
+"""A check that a table of another database is a table there, and that no row can make it unreadable.
+
+DuckDB lists views of an attached PostgreSQL as tables. A view could compute from all rows, or raise an error because of
+one row. Other kinds of databases are refused. In SQLite a column may hold values of another type than its own. One such
+row makes every reading of the column fail.
+
+DuckDB cannot read some values. Such a value ends a statement after its charge, if the statement reads its row. The
+error then gives an exact answer for free. So the check asks the database that holds the rows, not DuckDB's own memory.
+It does so in the transaction that counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from dpduck.language.text.names import TableName
+from dpduck.store.cursors import BUILT_IN_ONLY
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_identifier, quote_text
+from dpduck.values.sqltypes import decimal_name, sql_type
+
+_ACCEPTED = "a table with rows of its own, in DuckDB, DuckLake or PostgreSQL"
+_KIND = """SELECT type, options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases()
+    WHERE lower(database_name) = lower({})"""
+
+
+def require_stored(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Refuses what is in another database and no plain table there, as this cursor's transaction sees it."""
+    row = cursor.execute(_KIND.format(quote_text(table.parts[0]))).fetchall()
+    kind = str(row[0][0]) if row else "duckdb"
+    if kind == "ducklake":
+        _require_written_by_ducklake(cursor, table, *row[0][1:])
+    elif kind == "postgres":
+        _require_as_in_postgres(cursor, table)
+    elif kind != "duckdb":
+        raise Refusal(f"{table} lies in a database of kind {kind!r}", accepted=_ACCEPTED)
+
+
+# DuckLake. Its Parquet files have no type for HUGEINT, which is written as DOUBLE. A number that was rounded up is not
+# read back. The files hold no microseconds of an INTERVAL and no zone of a time. If few rows are inserted at once, they
+# stay with the metadata, unchanged. So the number of rows that others insert would decide the value of a row. A file of
+# another program may hold texts that are not UTF-8. For each file of ducklake_add_data_files, DuckLake remembers the
+# names of its columns (mapping_id). Its own files have numbers for that.
+
+_FILES = """
+SELECT coalesce(bool_and(coalesce(known.own, false)), true) FROM (
+    SELECT DISTINCT parse_filename(data_file) AS name FROM ducklake_list_files({lake}, {table}, schema => {schema})
+    WHERE data_file IS NOT NULL
+) AS listed LEFT JOIN (
+    SELECT parse_filename(path) AS name, bool_and(mapping_id IS NULL) AS own
+    FROM {metadata}.ducklake_data_file GROUP BY ALL
+) AS known USING (name)
+"""
+"""SQL that tells whether DuckLake wrote each file of a table that this transaction reads. A file may be merged or added
+meanwhile. Such a file stands in only one of the two lists, and counts as another program's.
+"""
+
+
+def _require_written_by_ducklake(
+    cursor: duckdb.DuckDBPyConnection, table: TableName, catalog: str | None, place: str | None
+) -> None:
+    """Refuses wide integers, and files that another program wrote.
+
+    catalog, place: the database and the schema of the metadata, where they are not the usual ones.
+    """
+    kinds = {name: sql_type(type_name) for name, type_name in _columns(cursor, table).items()}
+    long = [name for name, kind in kinds.items() if kind.mentions("HUGEINT", "UHUGEINT")]
+    if long:
+        name = quote_identifier(long[0])
+        raise Refusal(
+            f"{table}.{long[0]} is HUGEINT or UHUGEINT, which DuckLake writes as DOUBLE and cannot always read back",
+            accepted=f"a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST({name} AS DECIMAL(38, 0)) AS {name}) FROM "
+            f"{table}",
+        )
+    shortened = [name for name, kind in kinds.items() if kind.mentions("INTERVAL", "TIME WITH TIME ZONE")]
+    if shortened:
+        name = quote_identifier(shortened[0])
+        raise Refusal(
+            f"{table}.{shortened[0]} is an INTERVAL or a time with a zone, which DuckLake shortens in some rows",
+            accepted=f"a copy: CREATE TABLE .. AS SELECT * REPLACE (CAST({name} AS VARCHAR) AS {name}) FROM {table}",
+        )
+    lake, schema, name = table.parts
+    metadata = quote_identifier(catalog or f"__ducklake_metadata_{lake}")
+    if place is not None:
+        metadata = f"{metadata}.{quote_identifier(place)}"
+    asked = _FILES.format(lake=quote_text(lake), table=quote_text(name), schema=quote_text(schema), metadata=metadata)
+    try:
+        ((own,),) = cursor.execute(asked).fetchall()
+    except duckdb.Error:
+        raise Refusal(
+            f"DuckLake does not say which files of {table} it wrote",
+            accepted="ATTACH 'ducklake:..' with METADATA_CATALOG and METADATA_SCHEMA written out, not in a secret",
+        ) from None
+    if not own:
+        raise Refusal(
+            f"{table} has files that DuckLake did not write, as ducklake_add_data_files adds them: a text in one may "
+            "be no UTF-8, and such a row makes reading fail",
+            accepted=f"a copy, which DuckLake writes: CREATE TABLE .. AS FROM {table}",
+        )
+
+
+def _columns(cursor: duckdb.DuckDBPyConnection, table: TableName) -> Mapping[str, str]:
+    """Returns the types that DuckDB has for a table's columns, none where the table is gone."""
+    try:
+        return {str(row[0]): str(row[1]) for row in cursor.execute(f"DESCRIBE {table.sql}").fetchall()}
+    except (duckdb.CatalogException, duckdb.BinderException):
+        return {}
+
+
+# PostgreSQL. DuckDB remembers tables, types and labels of an attached database. Another client may change them. First
+# the table is locked as SELECT locks it, until this transaction ends. ALTER TABLE waits for this lock. Then a second
+# connection describes the table in a later snapshot. If the transaction has one snapshot, no row has a later label.
+
+_HELD = """
+SELECT pg_catalog.current_setting('transaction_isolation') AS isolation,
+    pg_catalog.current_setting('client_encoding') AS here, pg_catalog.current_setting('server_encoding') AS there
+FROM (SELECT 1) AS dpduck_one LEFT JOIN {} ON false
+"""
+_TABLE = """
+SELECT c.relkind::text, c.relrowsecurity,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+            WHERE a.attrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 'v') AS computed,
+    EXISTS (WITH RECURSIVE part AS (
+                SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid
+                UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.inhrelid)
+            SELECT 1 FROM part JOIN pg_catalog.pg_class k ON k.oid = part.inhrelid
+            WHERE k.relkind NOT IN ('r', 'p')) AS foreign_parts,
+    (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(a.attname, t.typname,
+                t.typnamespace = 'pg_catalog'::pg_catalog.regnamespace, t.typtype, t.typcategory, a.atttypmod,
+                ARRAY(SELECT e.enumlabel FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder)))
+        FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)::text AS columns
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {} AND c.relname = {}
+"""
+_READ = {
+    "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",
+    "text": "VARCHAR", "varchar": "VARCHAR", "bpchar": "VARCHAR", "bytea": "BLOB", "date": "DATE", "time": "TIME",
+    "timetz": "TIME WITH TIME ZONE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
+    "interval": "INTERVAL", "uuid": "UUID",
+}  # fmt: skip
+"""The types of DuckDB for types of PostgreSQL, except numeric."""
+
+_READ_BESIDE = {
+    "oid": "UINTEGER", "json": "VARCHAR", "jsonb": "VARCHAR", "point": "STRUCT(x DOUBLE, y DOUBLE)",
+    "line": "DOUBLE[]", "lseg": "DOUBLE[]", "box": "DOUBLE[]", "path": "DOUBLE[]", "polygon": "DOUBLE[]",
+    "circle": "DOUBLE[]",
+}  # fmt: skip
+"""Types that PostgreSQL and DuckDB compare differently, as they do types in neither list, which are read as texts."""
+
+_BY_NAME = frozenset((*_READ, *_READ_BESIDE, "numeric", "char", "geometry", "hstore"))
+"""Names of types that DuckDB takes for PostgreSQL's own, in any schema."""
+
+_SAFE_ISOLATION = ("repeatable read", "serializable")
+
+
+@dataclass(frozen=True)
+class _LentColumn:
+    """A column as PostgreSQL has it.
+
+    own: whether its type is PostgreSQL's own.
+    kind: e for an ENUM.
+    modifier: the digits of a numeric.
+    """
+
+    name: str
+    type_name: str
+    own: bool
+    kind: str
+    category: str
+    modifier: int
+    labels: list[str]
+
+    @property
+    def readable(self) -> bool:
+        """Tells whether all values of the type can be read. Arrays, rows and "char", which is a byte, cannot."""
+        misnamed = self.type_name in _BY_NAME and not self.own
+        return self.category not in ("A", "C") and not misnamed and not (self.own and self.type_name == "char")
+
+    @property
+    def as_text(self) -> bool:
+        """Tells whether it is a text or a similar type in DuckDB alone."""
+        return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
+
+    def is_read_as(self, type_name: str) -> bool:
+        """Tells whether DuckDB's type is the type that it would find now."""
+        if self.own and self.type_name == "numeric":
+            return type_name == _numeric(self.modifier)
+        if self.own and self.type_name in _READ:
+            return type_name == _READ[self.type_name]
+        if self.kind == "e":
+            return type_name == f"ENUM({', '.join(map(quote_text, self.labels))})"
+        return type_name == (_READ_BESIDE.get(self.type_name, "VARCHAR") if self.own else "VARCHAR")
+
+
+def _numeric(modifier: int) -> str:
+    """Returns the type that a numeric is read as. It is DOUBLE without a number of digits, or with too many."""
+    digits, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
+    return "DOUBLE" if modifier == -1 or scale < 0 or digits > 38 else decimal_name(digits, scale)
+
+
+def _require_as_in_postgres(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Refuses a table that is no plain table in PostgreSQL, or differs from the table that DuckDB remembers."""
+    database, schema, name = table.parts
+    held = _HELD.format(f"{quote_identifier(schema)}.{quote_identifier(name)}")
+    asked = _TABLE.format(quote_text(schema), quote_text(name))
+    try:
+        ((isolation, *encodings),) = cursor.execute(_query(database, held)).fetchall()
+        with cursor.cursor() as second:
+            second.execute(BUILT_IN_ONLY)
+            found = second.execute(_query(database, asked)).fetchall()
+    except duckdb.Error:
+        raise Refusal(f"PostgreSQL does not say what {table} is", accepted=_ACCEPTED) from None
+    if len(found) != 1 or found[0][0] not in ("r", "p") or found[0][3]:
+        raise Refusal(f"{table} is a view, or no plain table, in PostgreSQL", accepted=_ACCEPTED)
+    _, secured, computed, _, listed = found[0]
+    if secured:
+        raise Refusal(f"{table} has row-level security: its rows depend on who reads", accepted=_ACCEPTED)
+    columns = [_LentColumn(*values) for values in json.loads(listed or "[]")]
+    if computed or not all(column.readable for column in columns) or encodings != ["UTF8", "UTF8"]:
+        raise Refusal(
+            f'{table} has columns of arrays or rows, of "char" or a type of a built-in name, computed ones, or texts '
+            "in another encoding than UTF8: one row could make reading fail",
+            accepted="a PostgreSQL table without them",
+        )
+    if isolation not in _SAFE_ISOLATION:
+        raise Refusal(
+            f"{table} is read at {isolation}: a row of a moment later could make reading fail",
+            accepted="ATTACH .. (TYPE postgres) without isolation_level",
+        )
+    _require_remembered(cursor, table, {column.name: column for column in columns})
+    if any(column.as_text for column in columns):
+        _keep_comparisons_here(cursor, table)
+
+
+def _query(database: str, sql: str) -> str:
+    return f"SELECT * FROM postgres_query({quote_text(database)}, {quote_text(sql)})"
+
+
+def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, lent: Mapping[str, _LentColumn]) -> None:
+    """Refuses columns that differ in PostgreSQL from DuckDB's memory. A new label or a wider value ends reading."""
+    for name, type_name in _columns(cursor, table).items():
+        if name not in lent or not lent[name].is_read_as(type_name):
+            raise Refusal(
+                f"{table}.{name} changed in PostgreSQL since DuckDB looked: its type, or the labels of its ENUM",
+                accepted="CALL pg_clear_cache() and the same statement again",
+            )
+
+
+def _keep_comparisons_here(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
+    """Has this cursor compare by itself: PostgreSQL fails where what is a text here is no text there, as a json."""
+    try:
+        cursor.execute("SET pg_experimental_filter_pushdown = false")
+    except duckdb.Error:
+        raise Refusal(
+            f"{table} has columns of json, inet or the like, and DuckDB's configuration is locked",
+            accepted="SET GLOBAL pg_experimental_filter_pushdown = false before it is locked",
+        ) from None

@@ -1,0 +1,272 @@
+"""Small tables that dp_explain, dp_budget, dp_ledger and their kin answer with, as SQL over VALUES."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.language.rows.facts import Policy
+from dpduck.store.cursors import Caller
+from dpduck.values.accounting import epsilon_of
+from dpduck.values.domain import Domain, RangeDomain
+from dpduck.values.periods import each, last_number, shown
+from dpduck.values.privacy import Budget, Charge
+from dpduck.values.quoting import fold, quote_identifier, quote_text
+
+if TYPE_CHECKING:
+    from dpduck.store.check import Distance, Finding
+    from dpduck.store.releases import StoredRelease
+
+SMALLEST_RHO = Fraction(1, 10**12)
+"""What is left of a rho below this is shown as no epsilon at all."""
+
+MOST_SHOWN = 400
+"""Periods that have a line of their own in dp_budget; a longer run of which all spent the same has one in all."""
+
+Value = str | int | float | bool | Fraction | None
+EXPLAINED = (
+    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
+    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
+    ("note", "VARCHAR"), ("seconds", "DOUBLE"),
+)  # fmt: skip
+
+
+def rows_sql(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]]) -> str:
+    """Returns a SELECT that yields the rows with these column names and types."""
+    casts = ", ".join(
+        f"CAST(column{number} AS {type_name}) AS {quote_identifier(name)}"
+        for number, (name, type_name) in enumerate(columns)
+    )
+    listed = ", ".join(f"({', '.join(_literal(value) for value in row)})" for row in rows)
+    nothing = f"({', '.join('NULL' for _ in columns)})"
+    names = ", ".join(f"column{number}" for number in range(len(columns)))
+    return f"SELECT {casts} FROM (VALUES {listed or nothing}) AS listed({names})" + ("" if rows else " WHERE false")
+
+
+def _literal(value: Value) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, Fraction)):
+        return quote_text(repr(float(value)) if not isinstance(value, int) else str(value))
+    return quote_text(value)
+
+
+def status(text: str) -> str:
+    """Returns one row that says what was done."""
+    return rows_sql([("status", "VARCHAR")], [[text]])
+
+
+def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
+    """dp_budget: a line per table and measure, of dropped policies too where their unit has spent something.
+
+    A principal with a share sees that share, what they have spent of it, and what they may still spend: no more than
+    everybody together has left. declared: the budget as its owner wrote it. epsilon_left: of a budget that adds up rho,
+    the largest epsilon that a statement may still ask for at the budget's own delta. A table is named in full where
+    another one has its last name. period: of units by periods, a line for each one that was touched, one for any other,
+    and what LIFETIME allows across all; NULL for other units.
+    """
+    rows: list[list[Value]] = []
+    alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
+    for policy, state in [*((one, "in force") for one in policies), *((one, "dropped") for one in dropped)]:
+        spent = ledger.spent(policy.unit.key)
+        if state == "dropped" and not (spent.rho or spent.delta):
+            continue
+        name = policy.table.table if alike[fold(policy.table.table)] == 1 else str(policy.table)
+        for account in _accounts(policy, ledger, caller):
+            for measure, whole, used, own in _measures(account.budget, account.spent, account.mine):
+                total = whole if caller.share is None else whole * caller.share
+                left = max(Fraction(0), min(whole - used, total - own))
+                most = (
+                    left if measure == "epsilon" else _epsilon_left(account.budget, left) if measure == "rho" else None
+                )
+                declared = _declared(account.budget)
+                rows.append([name, measure, total, own, left, caller.share, declared, most, state, account.period])
+    columns = [
+        ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
+        ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
+        ("policy", "VARCHAR"), ("period", "VARCHAR"),
+    ]  # fmt: skip
+    return rows_sql(columns, rows)
+
+
+@dataclass(frozen=True)
+class _Account:
+    """A budget with what everybody has spent of it, and what one has. period: which one it is of, None for all time."""
+
+    budget: Budget
+    spent: Charge
+    mine: Charge
+    period: str | None = None
+
+
+def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
+    """Yields the budget of a unit; by periods, that of each period that was touched, of any other, and of the
+    lifetime.
+    """
+    key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
+    if policy.unit.period is None:
+        yield _Account(budget, ledger.spent(key), ledger.spent(key, who))
+        return
+    touched = ledger.spent_by_run(key)
+    for run, spent in touched:
+        for one in each(run) if run.count <= MOST_SHOWN else [run]:
+            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, one), shown(one))
+    if sum(run.count for run, _ in touched) <= last_number(policy.unit.period.word):
+        other = f"any other {policy.unit.period.word.lower()}"
+        yield _Account(budget, NOTHING, NOTHING, other)
+    if budget.lifetime is not None:
+        person = ledger.spent_of_person(key)
+        mine = person if who is None else ledger.spent_of_person(key, who)
+        yield _Account(budget.lifetime, person, mine, "LIFETIME")
+
+
+def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
+    """Lists, for each measure that adds up, the budget, what everybody has spent of it, and what one has."""
+    none = Fraction(0)
+    if budget.pure:
+        return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]
+    rho = ("rho", budget.rho or none, spent.rho, mine.rho)
+    keys = ("delta", budget.delta_keys, spent.delta, mine.delta)
+    return [rho, keys] if budget.delta_keys > 0 else [rho]
+
+
+def _epsilon_left(budget: Budget, left: Fraction) -> Fraction | None:
+    """Returns the largest epsilon at the budget's delta whose rho is left; None for a budget declared as rho."""
+    delta = budget.delta - budget.delta_keys
+    if budget.epsilon is None or delta <= 0 or left <= SMALLEST_RHO:
+        return None if budget.epsilon is None else Fraction(0)
+    return epsilon_of(left, delta) * (1 - Fraction(1, 10**9))  # so that it may be asked for as it is shown
+
+
+def _declared(budget: Budget) -> str:
+    if budget.epsilon is None:
+        return f"rho = {float(budget.rho or 0):g}"
+    parts = [("epsilon", budget.epsilon), ("delta", budget.delta), ("delta_keys", budget.delta_keys)]
+    return ", ".join(f"{name} = {float(amount):g}" for name, amount in parts if amount)
+
+
+def entries(listed: Sequence[LedgerEntry]) -> str:
+    """dp_ledger: every charge."""
+    columns = [
+        ("id", "BIGINT"), ("charged_at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
+        ("statement", "VARCHAR"), ("mechanism", "VARCHAR"), ("epsilon", "DOUBLE"), ("rho", "DOUBLE"),
+        ("delta", "DOUBLE"), ("privacy_unit", "VARCHAR"),
+    ]  # fmt: skip
+    rows: list[list[Value]] = [
+        [
+            entry.id, entry.at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" "), entry.principal,
+            entry.table_name, entry.statement, entry.mechanism, entry.epsilon, entry.rho, entry.delta, entry.unit_key,
+        ]
+        for entry in listed
+    ]  # fmt: skip
+    return rows_sql(columns, rows)
+
+
+def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Sequence[str | None]) -> str:
+    """dp_policies: what is public about each table. prepared: when, by the table's name in SQL; texts: statements."""
+    columns = [
+        ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
+        ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),
+        ("min_epsilon", "DOUBLE"), ("max_epsilon", "DOUBLE"), ("prepared_at", "TIMESTAMP"),
+        ("ddl", "VARCHAR"), ("guarantee", "VARCHAR"),
+    ]  # fmt: skip
+    rows: list[list[Value]] = [
+        [
+            str(policy.table),
+            policy.unit.key,
+            policy.unit.max_rows,
+            ", ".join(f"{column} ({_domain(domain)})" for column, domain in policy.domains),
+            ", ".join(f"{clamp.column} {clamp.low} to {clamp.high} step {clamp.step}" for clamp in policy.clamps),
+            policy.expect_rows,
+            policy.revision,
+            policy.epoch,
+            None if policy.min_epsilon is None else float(policy.min_epsilon),
+            None if policy.max_epsilon is None else float(policy.max_epsilon),
+            prepared.get(policy.table.sql),
+            text,
+            _guarantee(policy),
+        ]
+        for policy, text in zip(listed, texts, strict=True)
+    ]
+    return rows_sql(columns, rows)
+
+
+def _guarantee(policy: Policy) -> str:
+    """Returns what is protected, at which price in all; of units by periods also what that means for a whole person."""
+    period, names = policy.unit.period, policy.unit.own_columns
+    column = f"({', '.join(names)})" if len(names) > 1 else next(iter(names), None)
+    whose, amounts = "one row" if column is None else f"all rows of one {column}", _declared(policy.budget)
+    if period is None:
+        return f"{whose}: {amounts}, over all statements"
+    word = period.word.lower()
+    said = f"{whose} of one {word} of {period.column}: {amounts}, over all statements that read that {word}"
+    if column is None:
+        return said
+    more = f"k times as much for one {column} with rows in k {word}s"
+    if not policy.budget.pure:
+        more += f" from statements that read one {word} each, up to k^2 times from others"
+    if policy.budget.delta_keys:
+        more += f" (no bound for keys that are selected over several {word}s)"
+    lifetime = policy.budget.lifetime
+    most = f"; never more than {_declared(lifetime)} in all (LIFETIME)" if lifetime is not None else ", without an end"
+    return f"{said}; {more}{most}"
+
+
+def _domain(domain: Domain) -> str:
+    extra = " and NULL" if domain.with_null else ""
+    if isinstance(domain, RangeDomain):
+        return f"{len(domain.edges)} bins{extra}"
+    return f"{len(domain.values)} values{extra}" + (" and others" if domain.other is not None else "")
+
+
+def releases(listed: Sequence[tuple[StoredRelease, str]], reader: str | None) -> str:
+    """dp_releases: every released table; of another's, a reader who is not the owner sees views and what they cost.
+
+    That much is in the comments of the views, which everybody reads; the statement and its time are the caller's own.
+    """
+    columns = [
+        ("name", "VARCHAR"), ("statement", "VARCHAR"), ("strategy", "VARCHAR"), ("epsilon", "DOUBLE"),
+        ("delta", "DOUBLE"),
+        ("rho", "DOUBLE"), ("released_at", "TIMESTAMP"), ("rows", "BIGINT"), ("kind", "VARCHAR"),
+        ("ledger_id", "BIGINT"),
+    ]  # fmt: skip
+    rows: list[list[Value]] = []
+    for release, at in listed:
+        if reader in (None, release.principal):
+            rows.append([
+                release.name, release.statement, release.strategy, release.epsilon, release.delta, release.rho, at,
+                release.rows, release.kind, release.ledger_id,
+            ])  # fmt: skip
+        elif release.kind == "view":
+            rows.append([
+                release.name, None, release.strategy, release.epsilon, release.delta, release.rho, None, release.rows,
+                release.kind, None,
+            ])  # fmt: skip
+    return rows_sql(columns, rows)
+
+
+def check(findings: Sequence[Finding]) -> str:
+    """dp_check: exact facts for the owner."""
+    columns = [("finding", "VARCHAR"), ("value", "DOUBLE"), ("advice", "VARCHAR"), ("percent", "DOUBLE")]
+    listed = [[finding.what, finding.value, finding.advice, finding.percent] for finding in findings]
+    return rows_sql(columns, listed)
+
+
+def compared(found: Sequence[Distance]) -> str:
+    """dp_compare: exact distances for the owner."""
+    columns = [
+        ("columns", "VARCHAR"), ("ways", "INTEGER"), ("distance", "DOUBLE"), ("worst_value", "VARCHAR"),
+        ("in_data", "DOUBLE"), ("in_rows", "DOUBLE"),
+    ]  # fmt: skip
+    listed: list[list[Value]] = [
+        [one.columns, one.ways, one.distance, one.value, one.in_data, one.in_rows] for one in found
+    ]
+    return rows_sql(columns, listed)

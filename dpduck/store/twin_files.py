@@ -1,0 +1,409 @@
+"""Prepared tables at rest: their files, and their records in the store.
+
+A twin lies in a file beside the store, for its owner's eyes alone (0600), and is attached, read-only, to one DuckDB of
+their own, which no SQL of a client, owner or analyst, ever reaches. Its header says which table, epoch and layout it is
+of, under a key of the ledger: a file of another one is refused.
+
+The store has a record of each. It is written before a twin is begun and says so, and again when the twin is whole:
+whatever a process that ends in between leaves behind is deleted when the store is opened next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import duckdb
+
+from dpduck.kernel.places.clamps import ClampedColumn
+from dpduck.kernel.places.twin_writer import sent_sql
+from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.plans import keep_plans_plain
+from dpduck.kernel.worker.program import BATCH_TEXTS
+from dpduck.language.rows.facts import Column
+from dpduck.language.text.names import TableName
+from dpduck.store.attached import Still, kept
+from dpduck.store.cursors import OpenCursor
+from dpduck.store.layout import READY
+from dpduck.values.errors import InternalError, Refusal, StoreError
+from dpduck.values.quoting import quote_identifier, quote_text
+from dpduck.values.sqltypes import sql_type
+
+TABLE = "main.twin"
+BLOCK = 1 << 16
+"""Bytes of a block. Columns that are narrow share blocks, and whoever reads one has the others in memory, too: of
+DuckDB's blocks of 262,144 bytes three codes of eight took 38 MB in place of 15, and the file is no smaller."""
+
+MOST_COPIES = 16
+"""Copies of public tables that are kept for joins with prepared ones."""
+
+_SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
+_LEAST_SHARE, _LEAST = 4, 256 << 20
+"""A new twin may use one part in so many of the memory limit, and so many bytes, however much the database holds."""
+
+_UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
+_COPIES = "dpduck_public"
+Shapes = Sequence[tuple[TableName, tuple[Column, ...], bool]]
+Columns = tuple[tuple[str, str], ...]
+WRITING, LEFT = "writing", "left"
+
+
+class TwinFiles:
+    """The twins of one store. store: its file; None for twins in memory. key: of the headers."""
+
+    def __init__(
+        self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]
+    ) -> None:
+        self._open_cursor, self._store, self._key = open_cursor, store, key
+        self._instance: duckdb.DuckDBPyConnection | None = None
+        self._lock = threading.RLock()
+        self._attached: dict[str, str] = {}
+        self._copies: OrderedDict[str, str] = OrderedDict()
+        self._doubted: set[str] = set()
+
+    def path(self, nonce: str) -> Path | None:
+        """Tells where a twin's file is; None in memory."""
+        if self._store is None:
+            return None
+        return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
+
+    @contextmanager
+    def written(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """Lends a cursor and the name of a table to write; what was written is kept where nothing is raised."""
+        path, catalog = self.path(nonce), _catalog(nonce)
+        part = None if path is None else path.with_suffix(".partial")
+        if part is not None:
+            part.mkdir(mode=0o700)
+        place = ":memory:" if part is None else str(part / "twin.duckdb")
+        try:
+            with self.cursor() as cursor, self._within_limit(cursor):
+                cursor.execute(f"ATTACH {quote_text(place)} AS {catalog} (BLOCK_SIZE {BLOCK})")
+                yield cursor, f"{catalog}.{TABLE}"
+                cursor.execute(f"CREATE TABLE {catalog}.main.header (nonce VARCHAR, layout VARCHAR, mac VARCHAR)")
+                cursor.execute(
+                    f"INSERT INTO {catalog}.main.header VALUES (?, ?, ?)", [nonce, layout, self._mac(nonce, layout)]
+                )
+                if part is not None and path is not None:
+                    cursor.execute(f"CHECKPOINT {catalog}")
+                    cursor.execute(f"DETACH {catalog}")
+                    (part / "twin.duckdb").chmod(0o600)
+                    (part / "twin.duckdb").rename(path)
+            with self._lock:
+                if part is None:
+                    self._attached[nonce] = catalog
+        except BaseException:
+            with suppress(duckdb.Error), self.cursor() as cursor:
+                cursor.execute(f"DETACH DATABASE IF EXISTS {catalog}")
+            raise
+        finally:
+            if part is not None:
+                shutil.rmtree(part, ignore_errors=True)
+
+    @contextmanager
+    def _within_limit(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Lets the instance use only the memory that the database leaves of its own limit, while a twin is written.
+
+        The database keeps the blocks that it reads, up to its limit. Rows that find no room go to temp_directory.
+        """
+        with self._open_cursor() as database:
+            limit, held = _memory(database)
+        share = max(limit - held, limit // _LEAST_SHARE, min(limit, _LEAST))
+        cursor.execute(f"SET GLOBAL memory_limit = '{share}B'")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL memory_limit = '{limit}B'")
+
+    def stream_path(self, nonce: str) -> Path | None:
+        """Tells where a stream's file is, in a folder that its owner alone can open; None in memory."""
+        if self._store is None:
+            return None
+        folder = self._store.with_name(f"{self._store.stem.removesuffix('_private')}_streams")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)  # one that was there may be open to others, as its files' logs then are
+        return folder / f"{nonce}.duckdb"
+
+    def size(self, nonce: str) -> int:
+        """Returns bytes of the file; 0 in memory."""
+        path = self.path(nonce)
+        return 0 if path is None else path.stat().st_size
+
+    def digest(self, nonce: str) -> str:
+        """Returns a digest of the file; "" in memory."""
+        path = self.path(nonce)
+        if path is None:
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+
+    def doubt(self, nonces: Sequence[str]) -> None:
+        """Looks at the whole of these files before they are used again: something could not be counted over them."""
+        with self._lock:
+            self._doubted.update(nonces)
+
+    def table(self, known: Prepared) -> str:
+        """Returns the name of a twin, attached; StoreError where its file is not the one that was written."""
+        nonce, layout, size = known.nonce, known.layout, known.size
+        with self._lock:
+            path, catalog = self.path(nonce), _catalog(nonce)
+            if nonce in self._doubted and path is not None:
+                if not path.is_file() or self.digest(nonce) != known.digest:
+                    raise _refused(known, "is damaged")
+                self._doubted.discard(nonce)
+            if nonce not in self._attached:
+                if path is None or not path.is_file() or path.stat().st_size != size:
+                    raise _refused(known, "is not there, or is not whole")
+                try:
+                    with self.cursor() as cursor:
+                        cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
+                        rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
+                        if rows != [(nonce, layout, self._mac(nonce, layout))]:
+                            cursor.execute(f"DETACH {catalog}")
+                            raise _refused(known, "is that of another table, epoch or store")
+                except duckdb.Error:
+                    raise _refused(known, "cannot be read") from None
+                self._attached[nonce] = catalog
+            return f"{catalog}.{TABLE}"
+
+    def remove(self, nonce: str) -> None:
+        """Deletes a twin, if it is there."""
+        path = self.path(nonce)
+        with self._lock:
+            if self._attached.pop(nonce, None) is not None:
+                with suppress(duckdb.Error), self.cursor() as cursor:
+                    cursor.execute(f"DETACH {_catalog(nonce)}")
+        if path is not None:
+            path.unlink(missing_ok=True)
+            shutil.rmtree(path.with_suffix(".partial"), ignore_errors=True)
+
+    @contextmanager
+    def reading(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        twins: Sequence[str],
+        public: Sequence[tuple[TableName, str]],
+        shapes: Shapes,
+        still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
+        """Lends a cursor that reads twins, by name, and copies of public tables.
+
+        public: with digests, as `cursor` sees them. still: returns what cannot change.
+        """
+        unchanging = still(cursor) if public else None
+        columns = {table: listed for table, listed, _ in shapes}
+        with self.cursor() as second:
+            with self._lock:
+                names = {
+                    table.sql: self._copy(cursor, table, digest, columns[table], unchanging) for table, digest in public
+                }
+                self._evict(set(names.values()))
+                reader.begin(second)
+                _hold(second, (*twins, *names.values()))
+            yield second, names
+
+    def _copy(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        table: TableName,
+        digest: str,
+        columns: Sequence[Column],
+        still: Still | None,
+    ) -> str:
+        told = [(column.name, column.type_name) for column in columns]
+        texts = kept(still, table, ("texts", tuple(columns)), lambda: _texts_digest(cursor, table, columns))
+        known = repr((table.sql, digest, texts, told))
+        if known in self._copies:
+            self._copies.move_to_end(known)
+            return self._copies[known]
+        other = next((column for column in columns if not sql_type(column.type_name).is_carried), None)
+        if other is not None:
+            raise Refusal(
+                f"{table.table} has a column {other.name} of type {sql_type(other.type_name).word}, and is joined "
+                "with a prepared table",
+                accepted="a public table of numbers, texts and moments, or ALTER PRIVACY POLICY ON .. UNPREPARE",
+            )
+        name = f'{_COPIES}.main."{hashlib.sha256(known.encode()).hexdigest()}"'
+        quoted = [(quote_identifier(column.name), column.type_name) for column in columns]
+        sent = ", ".join(f"{sent_sql(column, type_name)} AS {column}" for column, type_name in quoted)
+        typed = ", ".join(f"CAST({column} AS {type_name}) AS {column}" for column, type_name in quoted)
+        batches = reader.record_batches(cursor, f"SELECT {sent} FROM {table.sql}", {}, BATCH_TEXTS)
+        with self.cursor() as second:
+            second.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_COPIES}")
+            reader.poured(
+                second, f"CREATE TABLE {name} AS SELECT {typed} FROM dpduck_poured", {}, "dpduck_poured", batches
+            )
+        self._copies[known] = name
+        return name
+
+    def _evict(self, used: set[str]) -> None:
+        """Drops the copies that were not used for longest, but none of these."""
+        for known, name in list(self._copies.items()):
+            if len(self._copies) > MOST_COPIES and name not in used:
+                del self._copies[known]
+                with self.cursor() as second:
+                    second.execute(f"DROP TABLE {name}")
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Returns a cursor of the instance, which no SQL of a client ever reaches."""
+        with self._lock:
+            if self._instance is None:
+                self._instance = self._opened()
+            return self._instance.cursor()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        """Returns the instance, with the limits of the database."""
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "python_enable_replacements": "false",
+            "autoinstall_known_extensions": "false",
+        }
+        instance = duckdb.connect(":memory:", config=config)
+        with self._open_cursor() as cursor:
+            for name in _SETTINGS:
+                with suppress(duckdb.Error):
+                    row = cursor.execute(f"SELECT current_setting({quote_text(name)})").fetchone()
+                    if row is not None:  # "" for temp_directory says that no row goes to a disk
+                        instance.execute(f"SET GLOBAL {name} = {quote_text(str(row[0]))}")
+        keep_plans_plain(instance)
+        return instance
+
+    def _mac(self, nonce: str, layout: str) -> str:
+        return hmac.new(self._key(), f"dpduck prepared\n{nonce}\n{layout}".encode(), hashlib.sha256).hexdigest()
+
+
+def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """Returns two numbers of bytes: the memory limit of a database, and the part that its tables take once they are
+    read.
+    """
+    sql = (
+        "SELECT current_setting('memory_limit'), (SELECT sum(memory_usage_bytes) FROM duckdb_memory()), "
+        "(SELECT sum(total_blocks * block_size) FROM pragma_database_size())"
+    )
+    ((written, used, stored),) = database.execute(sql).fetchall()
+    amount, unit = str(written).split(" ")
+    limit = int(float(amount) * 1024 ** _UNITS[unit])
+    return limit, min(limit, max(int(used or 0), int(stored or 0)))
+
+
+def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    """Begins a transaction in each table's file, so that its rows stay the same whatever is prepared meanwhile."""
+    try:
+        reader.columns(cursor, " UNION ALL ".join(f"(SELECT 1 FROM {name} LIMIT 0)" for name in names), {})
+    except InternalError:
+        raise Refusal("a table was prepared anew meanwhile", accepted="the same statement again") from None
+
+
+def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> list[str]:
+    """Returns what the digest of a public table leaves out: DuckDB's hash is one of 0 and -0, and of wide numbers'
+    halves.
+    """
+    tied = [column for column in columns if sql_type(column.type_name).has_tied_hashes]
+    if not tied:
+        return []
+    texts = ", ".join(f"CAST({quote_identifier(column.name)} AS VARCHAR)" for column in tied)
+    sql = f"SELECT CAST(bit_xor(hash({texts})) AS VARCHAR), CAST(sum(hash(1, {texts})) AS VARCHAR) FROM {table.sql}"
+    return [str(column[0]) for column in reader.columns(cursor, sql, {})]
+
+
+def _catalog(nonce: str) -> str:
+    if not nonce.isalnum():
+        raise InternalError("no name of a prepared table")
+    return quote_identifier(f"dpduck_{nonce}")
+
+
+def _refused(known: Prepared, why: str) -> StoreError:
+    return StoreError(
+        f"the file of the prepared table {known.table} {why}; "
+        f"accepted: ALTER PRIVACY POLICY ON {known.table} PREPARE, which reads the table anew"
+    )
+
+
+# Records
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table that is prepared. layout: a digest of all that its twin depends on. moment: when the rows were read.
+
+    revisions: of its policy, first, and of those that its references lead through. columns: names and types of the
+    columns of these tables. keys: columns of which each is a key by itself. unit_type: DuckDB's type of the unit.
+    size, digest: of the file. cuts: columns that the twin holds cut to a CLAMP, too. keys_together: the keys of the
+    table, in columns that may be several. Earlier versions did not write them down.
+    """
+
+    table: str
+    nonce: str
+    moment: str
+    layout: str
+    epoch: int
+    revisions: tuple[tuple[str, int], ...]
+    columns: tuple[tuple[str, Columns], ...]
+    keys: tuple[str, ...]
+    unit_type: str
+    size: int
+    digest: str
+    at: str
+    cuts: tuple[ClampedColumn, ...] = ()
+    keys_together: tuple[tuple[str, ...], ...] = ()
+
+
+class Records:
+    """The records of one store."""
+
+    def __init__(self, open_cursor: OpenCursor, store: str) -> None:
+        self._open_cursor = open_cursor
+        self._table = f"{quote_identifier(store)}.dpduck.prepared"
+
+    def opened(self) -> tuple[dict[str, Prepared], list[str]]:
+        """Returns what is prepared, by table, and the nonces of twins that were not finished or not deleted."""
+        with self._open_cursor() as cursor:
+            rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
+        ready = {table: _read(table, nonce, facts, at) for table, nonce, state, facts, at in rows if state == READY}
+        return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
+
+    def begin(self, table: str, nonce: str) -> None:
+        """Notes that a twin is being written."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
+
+    def put(self, written: Sequence[Prepared]) -> None:
+        """Notes that twins are whole and in use, all at once, and that those before them are not."""
+        with self._open_cursor() as cursor:
+            cursor.execute("BEGIN")
+            for known in written:
+                facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
+                facts += [known.unit_type, known.size, known.digest, [astuple(cut) for cut in known.cuts]]
+                facts += [known.keys_together]
+                row = [known.table, known.nonce, READY, json.dumps(facts), known.at]
+                cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
+                cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
+                cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
+            cursor.execute("COMMIT")
+
+    def leave(self, nonce: str) -> None:
+        """Notes that a twin is to be deleted."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
+
+    def delete(self, nonce: str) -> None:
+        """Deletes the record of a twin that is gone."""
+        with self._open_cursor() as cursor:
+            cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])
+
+
+def _read(table: str, nonce: str, facts: str, at: object) -> Prepared:
+    moment, layout, epoch, revisions, columns, keys, unit_type, size, digest, *more = json.loads(facts)
+    read = tuple((str(name), int(revision)) for name, revision in revisions)
+    listed = tuple((str(name), tuple((str(one), str(of)) for one, of in types)) for name, types in columns)
+    cuts = tuple(ClampedColumn(*map(str, cut)) for cut in (more[0] if more else ()))
+    together = tuple(tuple(map(str, key)) for key in (more[1] if len(more) > 1 else ()))
+    return Prepared(
+        table, nonce, moment, layout, epoch, read, listed, tuple(keys), unit_type, size, digest, str(at), cuts, together
+    )

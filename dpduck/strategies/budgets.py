@@ -1,0 +1,195 @@
+"""Optimal noise for the groups of a strategy: closed forms, and exact rationals that never overspend.
+
+A measurement here is one or more groups of Definition 3.1 (Cormode et al.) that share their noise: `weight` s is the
+summed recovery weight of its rows, `norm` its largest column norm, C under L1 and C^2 under L2. Both norms add up
+over measurements, so a group of the paper and a block of groups with equal weights obey the same formula.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import ceil, isqrt, log10
+from typing import Protocol
+
+import numpy as np
+
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.plan import Parameters
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import InternalError
+
+WASTE = 9e-10
+"""Largest relative amount by which a rounded parameter exceeds its optimum."""
+
+MARGIN = 1 + 2.0**-36
+"""Parameters are raised by this before rounding: far above the closed forms' rounding errors, far below WASTE."""
+
+SIMPLE = 2000
+"""Up to this many different parameters get the smallest fractions; more get 31-bit numbers over powers of two."""
+
+LEAST_WEIGHT = 1e-9
+"""A measurement that nobody gave weight gets this part of the largest, so that its noise stays finite."""
+
+GUARD_BITS = 128
+
+
+def optimal_parameters(noise: NoiseKind, weights: FloatArray, norms: FloatArray, amount: float) -> FloatArray:
+    """Returns parameters that minimise sum of weight times noise variance, for sensitivity to one row.
+
+    Laplace: b_r proportional to (C_r / s_r)^(1/3), sum C_r / b_r = epsilon. Gaussian: sigma_r^2 proportional to
+    (C_r^2 / s_r)^(1/2), sum C_r^2 / sigma_r^2 = 2 rho.
+    """
+    raised = np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
+    if not raised.any():
+        raised = np.ones_like(weights)
+    shape = (norms / raised) ** (1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2)
+    total = float((norms / shape).sum())
+    scale = total / (amount if noise is NoiseKind.LAPLACE else 2 * amount)
+    scaled: FloatArray = shape * scale
+    return scaled
+
+
+def uniform_parameter(
+    noise: NoiseKind, norm: int, amount: Fraction, unit_bound: int, squared_bound: int | None = None
+) -> Fraction:
+    """Returns the one exact parameter of measurements whose column norms (L1, or squared L2) add up to `norm`.
+
+    squared_bound: a unit's squared L2 sensitivity, where each answer is of one cell.
+
+    >>> uniform_parameter(NoiseKind.LAPLACE, 2, Fraction(1, 2), 3)
+    Fraction(12, 1)
+    >>> uniform_parameter(NoiseKind.GAUSSIAN, 1, Fraction(1, 2), 16, 16)
+    Fraction(16, 1)
+    """
+    if noise is NoiseKind.LAPLACE:
+        return unit_bound * norm / Fraction(amount)
+    squared = unit_bound * unit_bound if squared_bound is None else squared_bound
+    return squared * norm / (2 * Fraction(amount))
+
+
+def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:
+    """Returns equal noise on every measurement."""
+    parameter = uniform_parameter(noise, sum(norms), amount, unit_bound)
+    return Parameters((parameter,), np.zeros(len(norms), dtype=np.intp))
+
+
+def safe_parameters(
+    noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
+) -> Parameters:
+    """Returns exact parameters just above the wanted ones (which are for one row), whose exact cost is at most
+    `amount`.
+
+    Every parameter is rounded up, by less than 1e-9 of it: errors fall on the side of more noise.
+    """
+    if np.ptp(wanted) <= 1e-12 * wanted.max():  # nothing to gain: keep the simple rational
+        return uniform_parameters(noise, norms, amount, unit_bound)
+    factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
+    values, which = np.unique(wanted * (factor * MARGIN), return_inverse=True)
+    if len(values) <= SIMPLE:
+        distinct = tuple(simplest_between(Fraction(v), Fraction(v * (1 + WASTE))) for v in values.tolist())
+    else:
+        distinct = _dyadic(values)
+    parameters = Parameters(distinct, which.reshape(-1).astype(np.intp))
+    if not fits(noise, parameters, norms, amount, unit_bound):
+        raise InternalError("rounded noise scales cost more than the budget; nothing was released")
+    return parameters
+
+
+def fits(noise: NoiseKind, parameters: Parameters, norms: Sequence[int], amount: Fraction, unit_bound: int) -> bool:
+    """Tells whether the summed cost is at most `amount`, proven in integers: every term is rounded up at 2^-128."""
+    factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
+    allowed = amount if noise is NoiseKind.LAPLACE else 2 * amount
+    if len(parameters.distinct) == 1:
+        return factor * sum(norms) <= allowed * parameters.distinct[0]
+    unit = (allowed.denominator * factor) << GUARD_BITS
+    total = 0
+    for (norm, which), count in Counter(zip(norms, parameters.which.tolist(), strict=True)).items():
+        parameter = parameters.distinct[which]
+        total -= -(count * norm * parameter.denominator * unit) // (parameter.numerator * allowed.numerator)
+    return total <= 1 << GUARD_BITS
+
+
+def simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """Returns the fraction with the smallest denominator in [low, high], 0 < low <= high (Stern and Brocot).
+
+    >>> simplest_between(Fraction(314, 100), Fraction(315, 100))
+    Fraction(22, 7)
+    """
+    whole = -(-low.numerator // low.denominator)
+    if whole <= high:
+        return Fraction(whole)
+    whole -= 1
+    return whole + 1 / simplest_between(1 / (high - whole), 1 / (low - whole))
+
+
+def root_below(value: Fraction) -> Fraction:
+    """Returns a rational just below the square root: the square root of a price rounds down.
+
+    >>> root_below(Fraction(1, 4))
+    Fraction(1, 2)
+    """
+    bits = 64 + max(0, value.denominator.bit_length() - value.numerator.bit_length())
+    return Fraction(isqrt((value.numerator << 2 * bits) // value.denominator), 1 << bits)
+
+
+def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
+    """Returns each value rounded up to 31 bits and a power of two."""
+    mantissas, exponents = np.frexp(values)
+    numerators = np.ceil(np.ldexp(mantissas, 31)).astype(np.int64).tolist()
+    return tuple(
+        Fraction(numerator << (exponent - 31)) if exponent >= 31 else Fraction(numerator, 1 << (31 - exponent))
+        for numerator, exponent in zip(numerators, exponents.tolist(), strict=True)
+    )
+
+
+# The smallest price at which every released cell has a standard error of at most a target.
+
+FINE = Fraction(1, 10**6)
+"""A price at which discrete noise is continuous to nine digits, so that the error scales as its power law says."""
+REPLANS = 12
+TOLERANCE = Fraction(1, 1000)
+
+
+class Predicted(Protocol):
+    """A plan of any kind."""
+
+    @property
+    def worst_stderr(self) -> float: ...
+
+
+def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
+    """Returns epsilon (Laplace) or rho (Gaussian), rounded up to six digits, within a thousandth of the smallest.
+
+    plan_at: the chosen plan at a price. Errors fall as 1/epsilon and as rho^(-1/2); discrete noise has less variance
+    than the continuous law, so that this price always reaches the target. Where planning is no search
+    (searched is False), prices below it are tried as well.
+    """
+    fine = plan_at(FINE).worst_stderr
+    ratio = Fraction(fine / target * (1 + 1e-9))
+    enough = rounded_up(FINE * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
+    if searched:
+        return enough
+    low, high = enough / 2, enough
+    for _ in range(REPLANS):
+        if high - low <= TOLERANCE * high:
+            break
+        middle = rounded_up((low + high) / 2)
+        if middle >= high:
+            break
+        low, high = (low, middle) if plan_at(middle).worst_stderr <= target else (middle, high)
+    return high
+
+
+def rounded_up(amount: Fraction) -> Fraction:
+    """Returns six significant digits, never below the amount."""
+    digits = 6 - ceil(log10(float(amount)))
+    scale = Fraction(10) ** digits
+    return Fraction(ceil(amount * scale)) / scale
+
+
+def raised(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
+    """Returns a higher price for a plan whose error came out `excess` times the target: a search may end elsewhere."""
+    ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
+    return rounded_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))

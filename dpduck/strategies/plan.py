@@ -1,0 +1,264 @@
+"""What will be measured and with how much noise, frozen and public, and what strategies over marginals measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.algebra.lattice import MOST_STEPS, Lattice, MarginalWorkload, close_downward, closure_steps
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import Factor, IdentityFactor, KroneckerQuery, hadamard_transform
+from dpduck.values.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One integer query and its noise, independent and alike on every row of the query.
+
+    parameter: Laplace: the scale b, P(k) proportional to exp(-|k|/b); Gaussian: the parameter sigma^2,
+    P(k) proportional to exp(-k^2 / (2 sigma^2)). Exact rationals, in the integer units of the query.
+    """
+
+    query: KroneckerQuery
+    parameter: Fraction
+
+
+CONSISTENCIES = ("l2", "l1", "linf", "none")
+"""Least squares, the two linear programs of the paper, or each answer from its own measurement alone."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The measurements for one aggregate and the predicted error of every workload marginal.
+
+    variances: predicted noise variance of a cell of each workload marginal after recovery (all its cells alike,
+    or the largest of them), in the order of workload.marginals.
+    measurements: a tuple, or a sequence that builds its items when asked (strategies/plan.py).
+    consistency: how answers are recovered, one of CONSISTENCIES. note: a line for dp_explain.
+    planning_seconds: how long planning took; no part of what the plan is.
+    """
+
+    strategy: str
+    noise: NoiseKind
+    workload: MarginalWorkload
+    measurements: Sequence[Measurement]
+    variances: tuple[float, ...]
+    consistency: str = "l2"
+    note: str = ""
+    planning_seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def total_variance(self) -> float:
+        """Returns the sum over all released cells, by weight."""
+        sizes = self.workload.sizes
+        return sum(
+            weight * variance * prod([sizes[attribute] for attribute in marginal])
+            for marginal, weight, variance in zip(
+                self.workload.marginals, self.workload.weights, self.variances, strict=True
+            )
+        )
+
+    @property
+    def worst_stderr(self) -> float:
+        """Returns largest predicted standard error of a released cell."""
+        return float(max(self.variances) ** 0.5)
+
+
+def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> KroneckerQuery:
+    """Returns the marginal on `attributes` of a domain with these sizes."""
+    return KroneckerQuery(attributes, tuple(IdentityFactor(sizes[attribute]) for attribute in attributes))
+
+
+def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
+    """Lists the measured queries with their noise; refuses noise that cannot be drawn. One parameter is one noise."""
+    known: dict[int, tuple[Fraction, Noise]] = {}
+    found = []
+    for measurement in plan.measurements:
+        parameter = measurement.parameter
+        if id(parameter) not in known:  # the parameter itself is kept, so that its number stays its own
+            known[id(parameter)] = parameter, Noise(plan.noise, parameter)
+        found.append((measurement.query, known[id(parameter)][1]))
+    return found
+
+
+# Many measurements of one family, built when asked: planning 166,751 marginals makes no object for each.
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters(Sequence[Fraction]):
+    """One exact parameter per measurement; equal ones are held once.
+
+    distinct: the different values. which: for each measurement, the position of its value in `distinct`.
+    """
+
+    distinct: tuple[Fraction, ...]
+    which: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    @overload
+    def __getitem__(self, item: int) -> Fraction: ...
+    @overload
+    def __getitem__(self, item: slice) -> Parameters: ...
+    def __getitem__(self, item: int | slice) -> Fraction | Parameters:
+        if isinstance(item, slice):
+            return Parameters(self.distinct, self.which[item])
+        return self.distinct[int(self.which[item])]
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyMeasurements(Sequence[Measurement]):
+    """Asks the same kind of question of every set: along attribute i the factor `factors[i]`, shared by all.
+
+    attribute_sets: increasing domain positions. factors: by domain position; only those that occur need be right.
+    """
+
+    attribute_sets: Sequence[tuple[int, ...]]
+    factors: Sequence[Factor]
+    parameters: Parameters
+
+    def __len__(self) -> int:
+        return len(self.attribute_sets)
+
+    @overload
+    def __getitem__(self, item: int) -> Measurement: ...
+    @overload
+    def __getitem__(self, item: slice) -> Sequence[Measurement]: ...
+    def __getitem__(self, item: int | slice) -> Measurement | Sequence[Measurement]:
+        if isinstance(item, slice):
+            return FamilyMeasurements(self.attribute_sets[item], self.factors, self.parameters[item])
+        members = self.attribute_sets[item]
+        query = KroneckerQuery(members, tuple(self.factors[attribute] for attribute in members))
+        return Measurement(query, self.parameters[item])
+
+
+@dataclass(frozen=True)
+class PlanningProblem:
+    """What is to be planned for marginals: all that a planner is told, but whether budgets are optimal or uniform.
+
+    amount: epsilon for Laplace, rho for Gaussian noise. unit_bound: rows of one privacy unit that the answers see.
+    planning_seconds: how long strategies that search may take. row_bound: the most that one row adds to a cell.
+    squared_bound: a unit's squared L2 sensitivity over the cells of all attributes, unit_bound^2 if not given.
+    """
+
+    workload: MarginalWorkload
+    noise: NoiseKind
+    amount: Fraction
+    unit_bound: int
+    consistency: str = "l2"
+    planning_seconds: float = 2.0
+    row_bound: int = 1
+    squared_bound: int | None = None
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """Returns the workload's downward closure, built once for all candidates."""
+        return close_downward(self.workload.marginals, self.workload.sizes)
+
+    @cached_property
+    def few_subsets(self) -> bool:
+        """Tells whether strategies over the workload's closure are candidates: its sums take seconds at most."""
+        return closure_steps(self.workload.marginals) <= MOST_STEPS
+
+    def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:
+        """Measures the marginals on these sets, cell by cell."""
+        return FamilyMeasurements(sets, [IdentityFactor(size) for size in self.workload.sizes], parameters)
+
+    def plan(self, strategy: str, measurements: Sequence[Measurement], variances: tuple[float, ...], note: str) -> Plan:
+        """Returns a plan of this problem."""
+        return Plan(strategy, self.noise, self.workload, measurements, variances, self.consistency, note)
+
+
+def measured_kinds(plan: Plan) -> set[type[Factor]]:
+    """Returns the kinds of factors that a plan measures with."""
+    if isinstance(plan.measurements, FamilyMeasurements):
+        return {type(factor) for factor in plan.measurements.factors}
+    return {type(factor) for measurement in plan.measurements for factor in measurement.query.factors}
+
+
+# Says what strategies over marginals measure and how it is weighted: identity, marginals, residuals, Fourier.
+
+
+def base_attributes(workload: MarginalWorkload) -> tuple[int, ...]:
+    """Returns every attribute that some marginal uses, increasing.
+
+    >>> base_attributes(MarginalWorkload((2, 3, 4), ((2,), (0, 2)), (1.0, 1.0)))
+    (0, 2)
+    """
+    return tuple(sorted(set().union(*workload.marginals)))
+
+
+# Q: each marginal of the workload is measured itself; its cells are one group with C = 1 (paper, section
+# 3.2).
+
+
+def measured_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.float64]]:
+    """Returns the distinct marginals and, for each, s_r: the summed weight of its cells."""
+    weights: dict[tuple[int, ...], float] = {}
+    for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
+        cells = prod([workload.sizes[attribute] for attribute in marginal])
+        weights[marginal] = weights.get(marginal, 0.0) + weight * cells
+    return tuple(weights), np.fromiter(weights.values(), dtype=np.float64, count=len(weights))
+
+
+# R: the residual basis, optimal for marginals under Gaussian noise (ResidualPlanner, arXiv 2305.08175).
+#
+# For every subset A of a workload marginal the integer query kron over i in A of (n_i I - 11') is measured
+# once; with p_A = prod (n_i - 1)/n_i its squared L2 sensitivity is prod n_i (n_i - 1) = p_A n_A^2.
+
+
+def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
+    """Returns summed recovery weight of the rows of each set's residual query, in the query's integer units.
+
+    cell_weights: w_B N_B of each set's marginal, 0 where it is not asked. Their sum has, per unit of sigma_A^2,
+    v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2; the integer query's variance is
+    sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
+    """
+    sizes = np.asarray(lattice.sizes, dtype=np.float64)
+    kept = lattice.products((sizes - 1) / sizes)
+    above = lattice.sum_over_supersets(cell_weights, sizes**-2)
+    weights: FloatArray = kept * above / lattice.products(sizes) ** 2
+    return weights
+
+
+# F: unnormalised Hadamard rows on the bits of each attribute (Cormode et al., section 4.1).
+
+
+def padded(size: int) -> int:
+    """Returns the number of codes m of an attribute of `size` values: the next power of two.
+
+    >>> padded(9), padded(16), padded(1)
+    (16, 16, 1)
+    """
+    return 1 << (size - 1).bit_length()
+
+
+def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
+    """Returns a HadamardFactor's transpose times `tensor` along `axis`: coefficients back to the valid codes."""
+    moved = np.moveaxis(tensor, axis, 0)
+    codes = np.zeros((padded(size), *moved.shape[1:]), dtype=tensor.dtype)
+    codes[1:] = moved
+    values: FloatArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[:size], 0, axis))
+    return values
+
+
+def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
+    """Returns the summed recovery weight s_T of all coefficients with support T, for each set T of the lattice.
+
+    cell_weights: the summed weight of the valid cells of each set's marginal, 0 where it is not asked.
+    A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)).
+    So each coefficient has a weight: the sum of cell_weights(B) / m_B^2 over the sets B that contain T. The number of
+    coefficients with support T is prod (m_i - 1).
+    """
+    codes = np.array([padded(size) for size in lattice.sizes], dtype=np.float64)
+    each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))
+    weights: FloatArray = each * lattice.products(codes - 1)
+    return weights

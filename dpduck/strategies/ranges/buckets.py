@@ -1,0 +1,148 @@
+"""The buckets between two public bounds: their noisy tree answers every quantile of a column, or one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, exp, expm1, log, sqrt
+
+from dpduck.algebra.ranges import RangeWorkload, intervals
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.budgets import root_below
+from dpduck.values.errors import Refusal
+
+MOST_BUCKETS = 1024
+MOST_CHOICES = 1 << 14
+"""Buckets of which one is chosen: what more of them cost is a logarithm, and nobody says where in one a value is."""
+FEWEST_BUCKETS = 16
+MOST_TREE_CELLS = 1 << 22
+"""Cells of all grouping sets times buckets."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """`count` buckets of equal width from `start`. whole: a bucket is the one value in its middle, else a range."""
+
+    start: Fraction
+    width: Fraction
+    count: int
+    whole: bool
+
+    @property
+    def edges(self) -> tuple[Fraction, ...]:
+        """Returns the lower edges, and the end of the last bucket."""
+        return tuple(self.start + self.width * number for number in range(self.count + 1))
+
+
+def buckets_for(low: Fraction, high: Fraction, step: Fraction, cells: int, most: int = MOST_BUCKETS) -> Buckets:
+    """Returns one bucket for each step where those are few, else at most so many ranges, fewer for many cells.
+
+    >>> buckets_for(Fraction(0), Fraction(2), Fraction(1), 1)
+    Buckets(start=Fraction(-1, 2), width=Fraction(1, 1), count=3, whole=True)
+    """
+    most = min(most, MOST_TREE_CELLS // cells)
+    values = int((high - low) / step) + 1
+    if values <= most:
+        return Buckets(low - step / 2, step, values, True)
+    if most < FEWEST_BUCKETS:
+        raise Refusal(
+            f"quantiles of {cells} cells", accepted=f"at most {MOST_TREE_CELLS // FEWEST_BUCKETS} cells with quantiles"
+        )
+    return Buckets(low, (high - low) / most, most, False)
+
+
+def tree_workload(count: int) -> RangeWorkload:
+    """Returns rows below every edge, rows above every edge, and all rows: what ranks and their errors are computed
+    from.
+
+    >>> tree_workload(2).matrix().tolist()
+    [[1, 0], [0, 1], [1, 1]]
+    """
+    below = [(0, stop) for stop in range(1, count)]
+    above = [(start, count) for start in range(1, count)]
+    return intervals(count, [*below, *above, (0, count)])
+
+
+RARELY = 20
+"""A cell without rows has an answer once in so many times, and one further off than `far` says as seldom."""
+
+
+@dataclass(frozen=True)
+class BucketChoice:
+    """How one bucket of each cell is chosen near a quantile, or an end of its interval: a kernel.ask.Quantiles.
+
+    far: in 19 of 20 answers at least, whatever the rows, the value has a rank within so many rows of the quantile's.
+    """
+
+    buckets: int
+    below: int
+    above: int
+    rate: Fraction
+    nothing: int
+    shift: int = 0
+
+    @property
+    def far(self) -> float:
+        """Returns the distance, rows times both, that is rarely exceeded: weights are exp(-rate * distance), 1 at 0."""
+        return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
+
+    @property
+    def lead(self) -> float:
+        """Returns how many rows before or after the quantile an end of an interval is looked for."""
+        return abs(self.shift) / (self.below + self.above)
+
+    @property
+    def rank_deviation(self) -> float:
+        """Returns the standard error of the value's rank where rows are many: that of a Laplace law."""
+        return sqrt(2) / float(self.rate * (self.below + self.above))
+
+    def deviation(self, rows: float) -> float:
+        """Returns the standard error of the value where so many rows lie evenly over the range, in its widths.
+
+        Weights fall by exp(-1) each `scale` of the range on both sides of the quantile: a Laplace law, cut at its ends.
+        """
+        scale = min(1 / (float(self.rate) * (self.below + self.above) * max(rows, 1.0)), 1000.0)  # all but even
+        squares, weights = 0.0, 0.0
+        for side in (self.below, self.above):
+            far = side / (self.below + self.above) / scale
+            squares += scale**3 * (2 - exp(-far) * (far**2 + 2 * far + 2))
+            weights += scale * -expm1(-far)
+        return sqrt(squares / weights)
+
+
+PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
+"""Of the price: the value's, and those of both ends of its interval."""
+WITHOUT_ENDS = (Fraction(1),)
+"""The same without an interval."""
+
+
+def bucket_choices(
+    fraction: Fraction,
+    buckets: int,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    sets: int,
+    parts: Sequence[Fraction] = PARTS,
+) -> tuple[BucketChoice, ...]:
+    """Returns the choices of a value, of a lower and of an upper end, in each of so many grouping sets, for an epsilon
+    or rho.
+
+    parts: of the price, for the value alone or for all three.
+    Each costs epsilon = 2 rate max(below, above) unit_bound, or an eighth of its square of rho.
+    """
+    below, above = fraction.denominator - fraction.numerator, fraction.numerator
+
+    def choice(part: Fraction, side: int = 0, direction: int = 0) -> BucketChoice:
+        """Chooses ends so far out that each is on the wrong side once in 40 times, whatever the rows (privacy.md)."""
+        loss = part * amount / sets if noise is NoiseKind.LAPLACE else 2 * root_below(2 * part * amount / sets)
+        rate = loss / (2 * max(below, above) * unit_bound)
+        if not direction:
+            return BucketChoice(buckets, below, above, rate, ceil(log(RARELY * buckets) / float(rate)))
+        lead = ceil(log(2 * RARELY * buckets) / float(rate)) + below + above
+        nothing = ceil(Fraction(max(below, above) * lead, side))
+        return BucketChoice(buckets, below, above, rate, nothing, direction * lead)
+
+    ends = [choice(part, *end) for part, end in zip(parts[1:], ((above, 1), (below, -1)), strict=False)]
+    return (choice(parts[0]), *ends)

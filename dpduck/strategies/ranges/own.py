@@ -1,0 +1,392 @@
+"""A strategy of one's own: any integer rows over all cells, a budget for each row, least squares from all of them.
+
+The paper's program (1)-(3) finds the best budgets for a given recovery, least squares the best recovery for given
+budgets. Either lowers the total variance, so that both in turn end in a joint optimum. Under Gaussian noise, where the
+variance is convex in the budgets, it is the least of all. A row with budget eta_i and noise of scale b is asked as
+k_i S_i with one scale for all rows: k_i is an integer near eta_i b. Privacy is accounted for these integers, column by
+column, so that rounding costs a little accuracy and never any privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from time import monotonic
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dpduck.algebra.cells import CellWorkload
+from dpduck.kernel.noise.law import NoiseKind, noise_variance
+from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
+from dpduck.strategies.budgets import safe_parameters
+from dpduck.strategies.convex_budgets import convex_budgets
+from dpduck.strategies.plan import Measurement
+from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE, one_thread
+from dpduck.strategies.ranges.plan import LARGEST_NORM_BITS, TIE, norm_of
+from dpduck.strategies.ranges.strategy import cholesky_factor
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.errors import Refusal
+
+NULL = 1e-10
+"""Singular values below this part of the largest count as 0."""
+
+MISSED = 1e-7
+"""A query is answered if its part outside the row space is shorter than this."""
+
+SINGULAR = 1e-13
+"""A triangle is taken for singular if its smallest diagonal entry is below this part of the largest."""
+
+MOST_GROUPS = 64
+
+GAP = 1e-6
+"""The program is solved this well at each turn."""
+
+POLISHES = 300
+
+GAIN = 1e-5
+"""Turns end when a turn gains less than this part of the total variance."""
+
+TURNS = 500
+
+STARTS = 16
+SPREAD = 2.0
+LEAST_PLACE = 1e-3
+"""Uneven budgets to begin with: their logarithms are normal quantiles, at multiples of a root modulo 1."""
+
+ROUNDED = 1e-3
+"""Budgets become the smallest integers that lose less than this part of the total variance."""
+
+FEWEST_BITS = 3
+MOST_BITS = 20
+"""The largest norm of a column of integers. Noise is drawn at scales of up to 2^40."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPlan:
+    """The measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
+
+    blocks: rows that are measured alike, shape (rows, cells), in order. noise_variances: one for each measurement, in
+    its integers.
+    """
+
+    workload: CellWorkload
+    noise: NoiseKind
+    blocks: tuple[IntegerArray, ...]
+    measurements: tuple[Measurement, ...]
+    noise_variances: tuple[float, ...]
+    variances: tuple[FloatArray, ...]
+    note: str = ""
+
+    @property
+    def total_variance(self) -> float:
+        """Returns the sum over all answers, by the weights of their sets."""
+        pairs = zip(self.workload.weights, self.variances, strict=True)
+        return sum(weight * float(variances.sum()) for weight, variances in pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a strategy that are not 0, in coordinates with full column rank.
+
+    entries: shape (rows, cells). basis: of their row space, shape (cells, rank). inside: entries times basis. gram:
+    of the workload in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
+    """
+
+    entries: IntegerArray
+    basis: FloatArray
+    inside: FloatArray
+    gram: FloatArray
+    norm: int
+
+    @property
+    def costs(self) -> FloatArray:
+        """Returns the cost of a row's budget of 1 in each column."""
+        return np.abs(self.entries).astype(np.float64) ** self.norm
+
+    def precisions(self, budgets: FloatArray) -> FloatArray:
+        """Returns one over the variance of each row's noise: eta^2 / 2 for Laplace, eta for Gaussian noise."""
+        return budgets**2 / 2 if self.norm == 1 else budgets
+
+    def covariance(self, precisions: FloatArray) -> FloatArray | None:
+        """Returns the covariance of least squares, or None where rows with hardly a budget would be needed."""
+        rank = self.inside.shape[1]
+        factor = cholesky_factor(self.inside.T @ (self.inside * precisions[:, None]))
+        if factor is not None:
+            inverse: FloatArray = scipy.linalg.cho_solve(factor, np.eye(rank))
+            return inverse
+        _, upper = np.linalg.qr(self.inside * np.sqrt(precisions)[:, None])
+        sizes = np.abs(upper.diagonal())
+        if len(upper) < rank or sizes.min() <= SINGULAR * sizes.max():
+            return None
+        root = scipy.linalg.solve_triangular(upper, np.eye(rank))
+        square: FloatArray = root @ root.T
+        return square
+
+    def total(self, precisions: FloatArray) -> float:
+        """Returns the total weighted variance of least squares, infinite where it cannot be told."""
+        covariance = self.covariance(precisions)
+        return np.inf if covariance is None else float((self.gram * covariance).sum())
+
+    def weights(self, precisions: FloatArray) -> tuple[float, FloatArray] | None:
+        """Returns the total variance, and the summed weight s_i that recovery gives to each row's noise."""
+        covariance = self.covariance(precisions)
+        if covariance is None:
+            return None
+        half = self.inside @ covariance
+        summed = precisions**2 * ((half @ self.gram) * half).sum(axis=1)
+        return float((self.gram * covariance).sum()), summed
+
+
+def plan_own(
+    workload: CellWorkload,
+    entries: NDArray[np.int64],
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    budgets: str = "optimal",
+    seconds: float = 2.0,
+    bits: int = LARGEST_NORM_BITS,
+) -> OwnPlan:
+    """Returns the plan with the least total variance for these rows, shape (rows, cells).
+
+    budgets: 'optimal' or 'uniform', the same noise on every row. bits: of the largest norm of a column. Rows that
+    leave an answer undetermined are refused, and some of the answers named.
+    """
+    if entries.ndim != 2 or entries.shape[1] != workload.cells or not entries.any():
+        raise Refusal(f"the strategy's matrix must have {workload.cells} columns and an entry that is not 0")
+    if workload.cells > LARGEST_DENSE:
+        raise Refusal(
+            f"a strategy over {workload.cells} cells", accepted=f"at most {LARGEST_DENSE} cells for strategy_table"
+        )
+    with one_thread():
+        deadline = monotonic() + seconds
+        asked = entries[entries.any(axis=1)]
+        basis = _row_space(workload, asked)
+        gram = basis.T @ workload.gram @ basis
+
+        def of(some: IntegerArray) -> Rows:
+            return Rows(some, basis, some @ basis, gram, norm_of(noise))
+
+        equal = _planned(workload, of(asked), [asked], np.ones(1), noise, amount, unit_bound)
+        if budgets == "uniform":
+            return equal
+        reduced = asked // np.gcd.reduce(asked, axis=1)[:, None]
+        plans = [equal]
+        for blocks, parameters in _candidates(of(reduced), min(bits, MOST_BITS), deadline):
+            plans.append(_planned(workload, of(np.vstack(blocks)), blocks, parameters, noise, amount, unit_bound))
+    least = min(plan.total_variance for plan in plans)
+    chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
+    part = chosen.total_variance / equal.total_variance
+    return chosen if chosen is equal else replace(chosen, note=f"{part:.3g} of the variance of equal budgets")
+
+
+def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
+    """Returns an orthonormal basis of the row space, or refuses rows that leave an answer undetermined."""
+    if cholesky_factor((entries.T @ entries.astype(np.float64)).astype(np.float64)) is not None:
+        return np.eye(entries.shape[1])
+    _, singular, rows = np.linalg.svd(entries.astype(np.float64), full_matrices=len(entries) < entries.shape[1])
+    rank = int((singular > NULL * singular.max()).sum())
+    if rank == entries.shape[1]:
+        return np.eye(rank)
+    named: list[str] = []
+    missed = 0
+    for chosen, outside in zip(workload.sets, workload.answers(rows[rank:].T), strict=True):
+        places = np.argwhere((outside**2).sum(axis=-1) > MISSED**2)
+        missed += len(places)
+        named += [_named(workload, chosen, place) for place in places[: 3 - len(named)].tolist()]
+    if missed:
+        raise Refusal(
+            f"the strategy's rows do not determine {missed} of the {workload.queries} intervals: "
+            f"{', '.join(named)}{', ..' if missed > len(named) else ''}",
+            accepted="a matrix whose rows span every interval asked",
+        )
+    return rows[:rank].T
+
+
+def _named(workload: CellWorkload, chosen: Sequence[int], place: Sequence[int]) -> str:
+    """Names an answer by its intervals, an attribute that is summed away by all of its values."""
+    spans = [(0, size) for size in workload.sizes]
+    for attribute, query in zip(chosen, place, strict=True):
+        asked = workload.attributes[attribute]
+        spans[attribute] = int(asked.starts[query]), int(asked.stops[query])
+    return " x ".join(f"[{low}, {high})" for low, high in spans)
+
+
+def _candidates(rows: Rows, bits: int, deadline: float) -> Iterator[tuple[list[IntegerArray], FloatArray]]:
+    """Yields blocks of rows with the unit parameters of their noise: by groups, and every row by itself."""
+    groups = greedy_groups(rows.entries)
+    if 1 < len(groups) <= MOST_GROUPS:
+        members = np.empty(len(rows.entries), dtype=np.intp)
+        for number, group in enumerate(groups):
+            members[list(group.rows)] = number
+        norms = np.array([[group.norm**rows.norm] for group in groups], dtype=np.float64)
+        _, budgets = joint_budgets(rows, norms, members, deadline)
+        yield [rows.entries[list(group.rows)] for group in groups], 1 / budgets
+    if len(groups) == 1:
+        return  # no row shares a column with another
+    total, budgets = joint_budgets(rows, rows.costs, np.arange(len(rows.entries)), deadline)
+    scaled = scaled_rows(rows, budgets, total, bits)
+    if scaled is not None:
+        yield [scaled], np.ones(1)
+
+
+def joint_budgets(
+    rows: Rows, costs: FloatArray, members: NDArray[np.intp], deadline: float
+) -> tuple[float, FloatArray]:
+    """Returns the least total variance found at a budget of 1, and the budget of each group of rows.
+
+    costs: of each group, in each column. members: the group of each row. The program and least squares take turns,
+    from the paper's start, which is unweighted least squares. Under Laplace noise there are several optima, so that
+    equal budgets and a few uneven ones are starts, too, as long as there is time.
+    """
+    power = 3 - rows.norm
+    unweighted = rows.weights(np.ones(len(members)))
+    start = np.ones(len(members)) if unweighted is None else unweighted[1]
+    best = _in_turns(rows, costs, members, _program(costs, _summed(start, members), power), deadline)
+    steps = np.sqrt(np.arange(STARTS) + 2.5)[:, None] * np.arange(1.0, len(costs) + 1)
+    uneven = np.exp(SPREAD * scipy.special.ndtri(np.clip(steps % 1, LEAST_PLACE, 1 - LEAST_PLACE)))
+    for begin in [np.ones(len(costs)), *uneven] if rows.norm == 1 else ():
+        if monotonic() > deadline:
+            break
+        found = _in_turns(rows, costs, members, begin / (costs.T @ begin).max(), deadline)
+        best = min(best, found, key=lambda pair: pair[0])
+    return best
+
+
+def _summed(weights: FloatArray, members: NDArray[np.intp]) -> FloatArray:
+    """Adds the weights of rows up by group."""
+    return np.bincount(members, weights).astype(np.float64)
+
+
+def _program(costs: FloatArray, weights: FloatArray, power: int) -> FloatArray:
+    return convex_budgets(costs, weights, power, GAP, POLISHES)
+
+
+def _in_turns(
+    rows: Rows, costs: FloatArray, members: NDArray[np.intp], begin: FloatArray, deadline: float
+) -> tuple[float, FloatArray]:
+    """Returns the total variance where a turn gains little, or time is over, and its budgets."""
+    best: tuple[float, FloatArray] = (np.inf, begin)
+    budgets = begin
+    for _ in range(TURNS):
+        found = rows.weights(rows.precisions(budgets[members]))
+        if found is None:
+            break
+        total, weights = found
+        gained = total < best[0] * (1 - GAIN)
+        best = min(best, (total, budgets), key=lambda pair: pair[0])
+        if not gained or (monotonic() > deadline):
+            break
+        budgets = _program(costs, _summed(weights, members), 3 - rows.norm)
+    return best
+
+
+def scaled_rows(rows: Rows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
+    """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the budget's root.
+
+    total: the variance at the budgets themselves. Rows with the integer 0 are left out. bits: of the largest column
+    norm. None where no such integers serve.
+    """
+    parts = budgets if rows.norm == 1 else np.sqrt(budgets)
+    best: tuple[float, IntegerArray | None] = (np.inf, None)
+    for size in range(FEWEST_BITS, bits + 1):
+        times = np.rint(np.ldexp(parts, size)).astype(np.int64)
+        cost = int((rows.costs.astype(np.int64) * (times**rows.norm)[:, None]).sum(axis=0).max())
+        if cost == 0 or cost > 1 << (size if rows.norm == 1 else 2 * size) + 1:
+            continue
+        squares = times.astype(np.float64) ** 2
+        found = rows.total(squares / (2.0 * cost * cost if rows.norm == 1 else cost))
+        if found < best[0]:
+            kept = times > 0
+            lowest = times[kept] // np.gcd.reduce(times[kept])
+            best = (found, rows.entries[kept] * lowest[:, None])
+        if best[0] <= total * (1 + ROUNDED):
+            break
+    return best[1]
+
+
+def _planned(
+    workload: CellWorkload,
+    rows: Rows,
+    blocks: Sequence[IntegerArray],
+    units: FloatArray,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+) -> OwnPlan:
+    """Returns exact parameters that cost at most `amount`, and the errors that they lead to. rows: those of the blocks.
+
+    units: parameters of the blocks at a budget of 1, of which the ratios count.
+    """
+    factors = [MatrixFactor(np.ascontiguousarray(block)) for block in blocks]
+    norms = [factor.norms[rows.norm - 1] for factor in factors]
+    allowed = float(amount) * rows.norm  # epsilon, or 2 rho
+    wanted = units * (float((np.array(norms, dtype=np.float64) / units).sum()) / allowed)
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
+    measurements = tuple(
+        Measurement(KroneckerQuery((0,), (factor,)), parameter)
+        for factor, parameter in zip(factors, parameters, strict=True)
+    )
+    spread = tuple(noise_variance(noise, parameter) for parameter in parameters)
+    sizes = [len(block) for block in blocks]
+    inner = rows.covariance(1 / np.repeat(spread, sizes))
+    if inner is None:  # rows with hardly a budget would be needed: no candidate
+        variances = tuple(np.full(shape, np.inf) for shape in workload.shapes)
+    else:
+        variances = workload.variances(rows.basis @ inner @ rows.basis.T)
+    return OwnPlan(workload, noise, tuple(blocks), measurements, spread, variances)
+
+
+# Groups of rows of an arbitrary strategy matrix (Cormode et al., Definition 3.1 and the greedy grouping after
+# it).
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows with disjoint supports. norm: C_r, their largest absolute entry.
+
+    exact: every column has an entry of absolute value C_r in some row, as Definition 3.1 wants.
+    """
+
+    rows: tuple[int, ...]
+    norm: int
+    exact: bool
+
+
+def greedy_groups(matrix: IntegerArray) -> tuple[Group, ...]:
+    """Returns each row joins the first group of its absolute value whose rows' supports it does not meet.
+
+    With all groups exact the closed-form budgets are optimal; else they are safe (the norm of every group is paid in
+    full in every column) and the convex program may do better. Rows of zeros ask nothing and join no group.
+
+    >>> [group.rows for group in greedy_groups(np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]))]
+    [(0,), (1, 2, 3)]
+    """
+    magnitudes = np.abs(matrix)
+    supports = magnitudes > 0
+    largest = magnitudes.max(axis=1, initial=0)
+    rows: list[list[int]] = []
+    norms: list[int] = []
+    covered: list[NDArray[np.bool_]] = []
+    for row in np.flatnonzero(largest > 0).tolist():
+        norm = int(largest[row])
+        fitting = (
+            number
+            for number, taken in enumerate(covered)
+            if norms[number] == norm and not (taken & supports[row]).any()
+        )
+        joined = next(fitting, None)
+        if joined is None:
+            rows.append([row])
+            norms.append(norm)
+            covered.append(supports[row])
+        else:
+            rows[joined].append(row)
+            covered[joined] = covered[joined] | supports[row]
+    return tuple(
+        Group(tuple(members), norm, bool((magnitudes[members].max(axis=0) == norm).all()))
+        for members, norm in zip(rows, norms, strict=True)
+    )

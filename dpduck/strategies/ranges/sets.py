@@ -1,0 +1,399 @@
+"""Grouping sets with keys over ranges: one plan for all of them, or a product for each with its part of the budget.
+
+Let V_r be the total weighted variance of set r at a budget of 1. Under Laplace noise sum V_r / epsilon_r^2 is least for
+epsilon_r proportional to V_r^(1/3). Under Gaussian noise sum V_r / rho_r is least for rho_r proportional to V_r^(1/2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import chain
+from math import prod
+from time import perf_counter
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dpduck.algebra.cells import CellWorkload
+from dpduck.algebra.lattice import MarginalWorkload
+from dpduck.algebra.ranges import RangeShape, RangeWorkload
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.strategies.plan import Measurement, Plan
+from dpduck.strategies.ranges.candidates import BITS, RangeProblem, build_strategies, optimise_gaussian
+from dpduck.strategies.ranges.hierarchy import one_thread
+from dpduck.strategies.ranges.own import OwnPlan, plan_own
+from dpduck.strategies.ranges.plan import (
+    LARGEST_NORM_BITS,
+    TIE,
+    ProductPlan,
+    RangePlan,
+    combine,
+    norm_of,
+    plan_strategy,
+)
+from dpduck.strategies.ranges.strategy import RangeStrategy, cholesky_factor
+from dpduck.strategies.ranges.together import (
+    FEWEST_BITS,
+    ROUNDS,
+    Centred,
+    JointProduct,
+    Residuals,
+    centred,
+    fits,
+    plain,
+    plan_product,
+    plan_residuals,
+)
+from dpduck.values.arrays import FloatArray
+from dpduck.values.errors import Refusal
+
+OfAllSets = OwnPlan | JointProduct | Residuals
+RangePart = RangePlan | ProductPlan | OfAllSets
+Choice = Mapping[int, RangeStrategy]
+Found = Mapping[int, Mapping[str, tuple[RangeStrategy, float]]]
+
+SHARES = 1 << 24
+"""Parts of the budget are multiples of one over this."""
+
+SPARE_BITS = 8
+"""Of the bits that 2^40 rows take: sums leave room for 2^32."""
+
+MOST_SETS = 1000
+"""More grouping sets with ranges in one statement are refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class RangeSetsPlan:
+    """measured: the measurements of all parts, in order, as trusted.measure takes them.
+
+    parts: one per grouping set, or one of all sets.
+    """
+
+    measured: Plan
+    parts: tuple[RangePart, ...]
+
+    @property
+    def strategy(self) -> str:
+        return self.measured.strategy
+
+    @property
+    def noise(self) -> NoiseKind:
+        return self.measured.noise
+
+    @property
+    def note(self) -> str:
+        return self.measured.note
+
+    @property
+    def planning_seconds(self) -> float:
+        return self.measured.planning_seconds
+
+    @property
+    def measurements(self) -> Sequence[Measurement]:
+        return self.measured.measurements
+
+    @cached_property
+    def variances(self) -> tuple[FloatArray, ...]:
+        """Returns the variance of every released cell, one array per grouping set, one axis per attribute."""
+        return tuple(variances for part in self.parts for variances in _variances(part))
+
+    @property
+    def cells(self) -> int:
+        """Returns the number of released cells."""
+        return sum(variances.size for variances in self.variances)
+
+    @property
+    def total_variance(self) -> float:
+        """Returns the sum over all released cells, by the weights of the sets."""
+        pairs = zip(self.measured.workload.weights, self.variances, strict=True)
+        return float(sum(weight * float(variances.sum()) for weight, variances in pairs))
+
+    @property
+    def worst_stderr(self) -> float:
+        """Returns largest predicted standard error of a released cell."""
+        return float(max(float(variances.max()) for variances in self.variances) ** 0.5)
+
+
+def _variances(part: RangePart) -> tuple[FloatArray, ...]:
+    if isinstance(part, OwnPlan | JointProduct | Residuals):
+        return part.variances
+    return (part.variances if isinstance(part, RangePlan) else part.variances(),)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """All that is asked of grouping sets with ranges.
+
+    attributes: those that some set uses, by domain position. seconds: for each strategy that is built. bits: of the
+    entries of a strategy. largest_bits: of those of a product.
+    """
+
+    attributes: Mapping[int, RangeWorkload]
+    workload: MarginalWorkload
+    noise: NoiseKind
+    amount: Fraction
+    unit_bound: int
+    strategy: str
+    budgets: str
+    seconds: float
+    bits: int
+    largest_bits: int
+
+    @property
+    def norm(self) -> int:
+        return norm_of(self.noise)
+
+    @property
+    def ranged(self) -> list[int]:
+        """Returns the attributes of which more than single values are asked."""
+        return [one for one, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
+
+    def problem(self, attribute: int) -> RangeProblem:
+        """Returns the problem of an attribute."""
+        return self.of(self.attributes[attribute])
+
+    def of(self, workload: RangeWorkload) -> RangeProblem:
+        """Returns the problem of the queries of an attribute."""
+        return RangeProblem(workload, self.norm, self.seconds, self.bits, self.budgets == "uniform")
+
+
+def _asked(
+    attributes: Sequence[RangeWorkload],
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    strategy: str,
+    budgets: str,
+    planning_seconds: float,
+    row_bound: int,
+) -> Asked:
+    used = sorted({attribute for marginal in workload.marginals for attribute in marginal})
+    own = {attribute: attributes[attribute].on(attribute) for attribute in used}
+    ranged = [attribute for attribute in used if own[attribute].shape is not RangeShape.IDENTITY]
+    together = max(sum(attribute in ranged for attribute in marginal) for marginal in workload.marginals)
+    largest = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
+    builds = len(ranged) + (ROUNDS * len(used) + len(ranged) if len(workload.marginals) > 1 else 0)
+    seconds, bits = planning_seconds / max(1, builds), min(BITS, largest // max(1, together))
+    return Asked(own, workload, noise, amount, unit_bound, strategy, budgets, seconds, bits, largest)
+
+
+def plan_range_sets(
+    attributes: Sequence[RangeWorkload],
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    strategy: str = "auto",
+    budgets: str = "optimal",
+    planning_seconds: float = 2.0,
+    row_bound: int = 1,
+    *,
+    apart: bool = False,
+) -> tuple[RangeSetsPlan, ...]:
+    """Returns every candidate's plan, the chosen one first, then by predicted total variance.
+
+    attributes: what is asked of every attribute, identity for a plain key. strategy: that of every attribute with
+    ranges. budgets: how sets, and levels of trees, share the price, 'optimal' or 'uniform'. row_bound: the most that
+    one row adds to a cell, which leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart:
+    each set has measurements of its own.
+    """
+    if len(workload.marginals) > MOST_SETS:
+        raise Refusal(
+            f"{len(workload.marginals)} grouping sets with PREFIXES or RANGES", accepted=f"at most {MOST_SETS}"
+        )
+    asked = _asked(attributes, workload, noise, amount, unit_bound, strategy, budgets, planning_seconds, row_bound)
+    with one_thread():
+        found = {attribute: _built(asked.problem(attribute), strategy) for attribute in asked.ranged}
+        plans = [_plan(asked, choice, took) for choice, took in _choices(found, asked.norm)]
+        if len(workload.marginals) > 1 and not apart:
+            plans += _joint_plans(asked, found)
+    plans = [plan for plan in plans if np.isfinite(plan.total_variance)] or plans[:1]
+    least = min(plan.total_variance for plan in plans)
+    chosen = next(plan for plan in plans if plan.total_variance <= least * (1 + TIE))
+    others = sorted((plan for plan in plans if plan is not chosen), key=lambda plan: plan.total_variance)
+    return (chosen, *others)
+
+
+def plan_own_matrix(
+    attributes: Sequence[RangeWorkload],
+    workload: MarginalWorkload,
+    entries: NDArray[np.int64],
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    budgets: str = "optimal",
+    planning_seconds: float = 2.0,
+    row_bound: int = 1,
+) -> tuple[RangeSetsPlan, ...]:
+    """Returns the only plan for an analyst's own strategy, shape (rows, cells), the first attribute varying slowest.
+
+    The cells are one measured attribute. The rest is as for plan_range_sets.
+    """
+    begin = perf_counter()
+    bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
+    cells = CellWorkload(tuple(attributes), workload.marginals, workload.weights)
+    part = plan_own(cells, entries, noise, amount, unit_bound, budgets, planning_seconds, bits)
+    measured = Plan(
+        "matrix", noise, workload, part.measurements, (), note=part.note, planning_seconds=perf_counter() - begin
+    )
+    return (RangeSetsPlan(measured, (part,)),)
+
+
+def _built(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
+    """Returns strategies by name, and how long each took."""
+    built, begin = {}, perf_counter()
+    for candidate in build_strategies(problem, strategy):
+        built[candidate.name] = (candidate, perf_counter() - begin)
+        begin = perf_counter()
+    return built
+
+
+def _choices(found: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
+    """Returns one name for all attributes, for every name that can; and the best of each attribute, where names
+    differ.
+    """
+    if not found:
+        return [({}, 0.0)]
+    first = next(iter(found.values()))
+    choices = [
+        (
+            {attribute: built[name][0] for attribute, built in found.items()},
+            sum(built[name][1] for built in found.values()),
+        )
+        for name in first
+        if all(name in built for built in found.values())
+    ]
+    best = {
+        attribute: min((strategy for strategy, _ in built.values()), key=lambda strategy: strategy.unit_total(norm))
+        for attribute, built in found.items()
+    }
+    if len({strategy.name for strategy in best.values()}) > 1:
+        choices.append((best, sum(seconds for built in found.values() for _, seconds in built.values())))
+    return choices
+
+
+def _plan(asked: Asked, choice: Choice, took: float) -> RangeSetsPlan:
+    """Returns the plan that measures each set by itself."""
+    begin, workload, noise = perf_counter(), asked.workload, asked.noise
+    plain = {one: own for one, own in asked.attributes.items() if one not in choice}
+    chosen = {**{one: next(build_strategies(asked.of(own), "identity")) for one, own in plain.items()}, **choice}
+    parts: list[RangePart] = []
+    for marginal, share in zip(workload.marginals, _shares(chosen, workload, noise, asked.budgets), strict=True):
+        strategies = [chosen[attribute] for attribute in marginal]
+        if len(strategies) == 1:
+            parts.append(plan_strategy(strategies[0], noise, asked.amount * share, asked.unit_bound))
+        else:
+            parts.append(combine(strategies, noise, asked.amount * share, asked.unit_bound))
+    names = [choice[attribute].name for attribute in asked.ranged]
+    notes = [choice[attribute].note for attribute in asked.ranged if choice[attribute].note]
+    several = ["every grouping set is measured by itself"] if len(parts) > 1 else []
+    name = names[0] if len(set(names)) == 1 else " x ".join(names) or "identity"
+    return _of_parts(asked, name, parts, [*several, *notes], took + perf_counter() - begin)
+
+
+def _of_parts(
+    asked: Asked, name: str, parts: Sequence[RangePart], notes: Sequence[str], seconds: float
+) -> RangeSetsPlan:
+    measurements = tuple(measurement for part in parts for measurement in part.measurements)
+    note = "; ".join(notes)
+    measured = Plan(name, asked.noise, asked.workload, measurements, (), note=note, planning_seconds=seconds)
+    return RangeSetsPlan(measured, tuple(parts))
+
+
+def _joint_plans(asked: Asked, found: Found) -> Iterator[RangeSetsPlan]:
+    """Yields plans with measurements for all sets. Residuals have twice the norm under L1, and always lose."""
+    begin = perf_counter()
+    builds = {one: partial(_best, asked, _names(asked, found.get(one))) for one in asked.attributes}
+    problem = asked.attributes, asked.workload, asked.noise, asked.amount, asked.unit_bound
+    product = plan_product(builds, *problem)
+    if product is not None and fits(product.measurements, asked.largest_bits):
+        yield _of_parts(asked, product.name, [product], [product.note], perf_counter() - begin)
+    begin = perf_counter()
+    if asked.norm == 1:
+        return
+    residuals = plan_residuals(partial(_centred, asked, found), *problem, asked.budgets, asked.largest_bits)
+    if residuals is not None and fits(residuals.measurements, asked.largest_bits):
+        yield _of_parts(asked, residuals.name, [residuals], [residuals.note], perf_counter() - begin)
+
+
+def _names(asked: Asked, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
+    """Returns the strategies that a product tries for an attribute: single values, and the best that was built."""
+    if built is None:
+        return ("auto",)
+    if asked.strategy != "auto":
+        return (asked.strategy,)
+    return list(dict.fromkeys(["identity", min(built, key=lambda name: built[name][0].unit_total(asked.norm))]))
+
+
+def _best(asked: Asked, names: Sequence[str], workload: RangeWorkload) -> RangeStrategy:
+    """Returns the strategy that answers the queries of an attribute best."""
+    bits = min(BITS, asked.largest_bits // len(asked.attributes))
+    problem = replace(asked.of(workload), bits=bits, least_bits=FEWEST_BITS)
+    built = chain.from_iterable(_named(problem, name) for name in names)
+    return min(filter(_tells_all, built), key=lambda one: one.unit_total(asked.norm), default=_singles(problem))
+
+
+def _named(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
+    """Yields the strategies of a name, none where it needs more bits than there are."""
+    if name in ("auto", "identity", "hierarchy", "haar") or name.startswith("hierarchy_") or problem.dense:
+        yield from build_strategies(problem, name)
+
+
+def _singles(problem: RangeProblem) -> RangeStrategy:
+    return next(build_strategies(problem, "identity"))
+
+
+def _tells_all(strategy: RangeStrategy) -> bool:
+    """Tells whether a strategy's rows determine every value: rounded rows of little weight may not."""
+    if strategy.structure is not None:
+        return True
+    dense = [_dense(matrix) for matrix in strategy.bucket_matrices]
+    return cholesky_factor(sum((matrix.T @ matrix for matrix in dense[1:]), dense[0].T @ dense[0])) is not None
+
+
+def _centred(asked: Asked, found: Found, attribute: int, bits: int) -> Centred | None:
+    """Returns the best residuals of an attribute by its strategies, and by the optimum for what residuals answer."""
+    workload = asked.attributes[attribute]
+    if workload.size == 1:
+        return plain(workload)
+    rows = [_rows(strategy) for strategy, _ in found[attribute].values()]
+    if asked.strategy in ("auto", "gaussian_optimum"):
+        centring = np.eye(workload.size) - 1 / workload.size
+        gram = centring @ workload.gram @ centring
+        rows.append(optimise_gaussian(gram + np.trace(gram) / workload.size**2, asked.seconds).matrix)
+    made = [one for one in (centred(workload, matrix, bits) for matrix in rows) if one is not None]
+    return min(made, key=lambda one: one.total, default=None)
+
+
+def _rows(strategy: RangeStrategy) -> FloatArray:
+    """Returns the rows of a strategy by their budgets, shape (rows, values)."""
+    weights = np.sqrt(strategy.shares / np.array(strategy.norms(2), dtype=np.float64))
+    pairs = zip(strategy.bucket_matrices, weights.tolist(), strict=True)
+    return np.concatenate([_dense(matrix) * weight for matrix, weight in pairs])
+
+
+def _dense(matrix: FloatArray | scipy.sparse.csr_array) -> FloatArray:
+    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+
+
+def _shares(choice: Choice, workload: MarginalWorkload, noise: NoiseKind, budgets: str) -> list[Fraction]:
+    """Returns parts of the budget that add up to at most 1."""
+    count = len(workload.marginals)
+    if count == 1 or budgets == "uniform":
+        return [Fraction(1, count)] * count
+    norm = norm_of(noise)
+    totals = {attribute: strategy.unit_total(norm) for attribute, strategy in choice.items()}
+    units = np.array(
+        [
+            weight * prod(totals[attribute] for attribute in marginal)
+            for marginal, weight in zip(workload.marginals, workload.weights, strict=True)
+        ]
+    )
+    wanted = units ** (1 / 3 if norm == 1 else 1 / 2)
+    parts = np.maximum(1, np.floor(wanted / wanted.sum() * (SHARES - count)))
+    return [Fraction(int(part), SHARES) for part in parts]

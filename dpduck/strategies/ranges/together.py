@@ -1,0 +1,360 @@
+"""Plans all grouping sets with ranges as one: one least squares answers them, so that they agree with each other.
+
+There are two ways. A product has one strategy for each attribute: for its queries, and for its total, which other sets
+ask for. Residuals are the parts of a subset that smaller subsets lack, with a matrix for each attribute (Xiao, He,
+Wang, Zhang, Kifer, ResidualPlanner+, 2023). Products serve whole cubes. Residuals serve small sets of many attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, reduce
+from math import log2, prod
+
+import numpy as np
+import scipy
+
+from dpduck.algebra.lattice import MarginalWorkload, close_downward
+from dpduck.algebra.ranges import RangeShape, RangeWorkload
+from dpduck.kernel.noise.law import NoiseKind, noise_variance
+from dpduck.kernel.queries.operators import CentredFactor, Factor, KroneckerQuery, MatrixFactor
+from dpduck.strategies.budgets import safe_parameters
+from dpduck.strategies.plan import Measurement
+from dpduck.strategies.ranges.hierarchy import LARGEST_DENSE
+from dpduck.strategies.ranges.plan import LARGEST_NORM_BITS, ProductPlan, combine, norm_of
+from dpduck.strategies.ranges.strategy import RangeStrategy
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+ROUNDS = 2
+"""Times that each attribute's strategy is planned for the others' strategies."""
+
+MOST_ANSWERS = 1_000_000
+"""Of a product over attributes that no set has together."""
+
+MOST_SUBSETS = 2000
+"""Of all sets, for residuals."""
+
+FEWEST_BITS = 6
+"""Of the entries of a matrix of residuals."""
+
+SHORTER = 1 - 1 / 32
+"""Columns are so much shorter than the longest that is allowed: rounding makes them longer."""
+
+LEAST_SHARE = 1e-9
+LEAST_WEIGHT = 1e-6
+"""Least weight of queries beside a total, and the reverse: each is answered, however little it counts."""
+
+Builds = Callable[[RangeWorkload], RangeStrategy]
+
+
+@dataclass(frozen=True, eq=False)
+class JointProduct:
+    """One product over all attributes that some set uses.
+
+    workload: the sets. Strategies answer the queries of an attribute, and last its total.
+    """
+
+    workload: MarginalWorkload
+    product: ProductPlan
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        return self.product.measurements
+
+    @property
+    def name(self) -> str:
+        ranged = [strategy.name for strategy in self.product.strategies if strategy.name != "identity"]
+        return " x ".join([*dict.fromkeys(ranged or ["identity"]), "totals"])
+
+    @property
+    def note(self) -> str:
+        return "one product of strategies answers all grouping sets, so that they agree"
+
+    def places(self, marginal: Sequence[int]) -> tuple[slice | int, ...]:
+        """Returns the part of the product's answers that a set asks for: all queries, or the total."""
+        return tuple(
+            slice(0, -1) if strategy.workload.attribute in marginal else -1 for strategy in self.product.strategies
+        )
+
+    @cached_property
+    def variances(self) -> tuple[FloatArray, ...]:
+        """Returns the variance of every answer, an array for each set, an axis for each of its attributes."""
+        return tuple(self._variances(marginal) for marginal in self.workload.marginals)
+
+    def _variances(self, marginal: Sequence[int]) -> FloatArray:
+        pairs = zip(self.product.attribute_variances, self.places(marginal), strict=True)
+        return self.product.scale * reduce(np.multiply.outer, [one[place] for one, place in pairs], np.ones(()))
+
+
+def plan_product(
+    builds: Mapping[int, Builds],
+    attributes: Mapping[int, RangeWorkload],
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+) -> JointProduct | None:
+    """Returns a product, or None where no set has all attributes, and its answers would be very many.
+
+    The total variance of a set is a product over attributes. So the other strategies give weights to the queries of an
+    attribute, and to its total. Its own strategy is the best by these weights.
+    """
+    used = tuple(sorted(attributes))
+    if not used:
+        return None
+    few = prod(one.queries + 1 for one in attributes.values()) <= MOST_ANSWERS
+    if not (few or used in workload.marginals) or max(one.size for one in attributes.values()) > LARGEST_DENSE:
+        return None
+    norm = norm_of(noise)
+    totals = {attribute: (float(attributes[attribute].queries), 1.0) for attribute in used}
+    strategies: dict[int, RangeStrategy] = {}
+    for _ in range(ROUNDS):
+        for attribute in used:
+            asked = with_total(attributes[attribute], *_weights(attribute, totals, workload))
+            strategy = strategies[attribute] = builds[attribute](asked)
+            parameters = strategy.unit_parameters(norm)
+            variances = strategy.variances(parameters**2 if norm == 1 else parameters)
+            totals[attribute] = float(variances[:-1].sum()), float(variances[-1])
+    product = combine([strategies[attribute] for attribute in used], noise, amount, unit_bound)
+    return JointProduct(workload, product)
+
+
+def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
+    """Tells whether all queries leave room for rows in 64 bits (kernel/queries/measure.py asks for that)."""
+    return all(prod(factor.norms[1] for factor in one.query.factors) <= 1 << 2 * largest_bits for one in measurements)
+
+
+def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorkload:
+    """Returns the queries of an attribute by one weight, and last the sum of all its values by another.
+
+    >>> from dpduck.algebra.ranges import identity
+    >>> with_total(identity(2), 1.0, 3.0).matrix().tolist()
+    [[1, 0], [0, 1], [1, 1]]
+    """
+    starts, stops = np.append(workload.starts, 0), np.append(workload.stops, workload.size)
+    largest = max(own, total)
+    own, total = (one / largest if 0 < largest < np.inf else 1.0 for one in (own, total))
+    weights = np.append(workload.weights * max(own, LEAST_WEIGHT), max(total, LEAST_WEIGHT))
+    return replace(workload, starts=starts, stops=stops, weights=weights, shape=RangeShape.LIST)
+
+
+def _weights(
+    attribute: int, totals: Mapping[int, tuple[float, float]], workload: MarginalWorkload
+) -> tuple[float, float]:
+    """Returns the weights of an attribute's queries and of its total, by the variances of the other strategies."""
+    own = total = 0.0
+    for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
+        others = prod(pair[0 if other in marginal else 1] for other, pair in totals.items() if other != attribute)
+        if attribute in marginal:
+            own += weight * others
+        else:
+            total += weight * others
+    return own, total
+
+
+@dataclass(frozen=True, eq=False)
+class Centred:
+    """A matrix of residuals of one attribute: each row adds up to 0, and together they tell values but for the total.
+
+    inverse: from its rows back to residuals, shape (n, rows), None for CentredFactor, of which it is 1/n. variances: of
+    each query from the residuals, at a variance of 1. means: each query's answer where all values are 1/n.
+    """
+
+    workload: RangeWorkload
+    factor: Factor
+    inverse: FloatArray | None
+    variances: FloatArray
+
+    @cached_property
+    def means(self) -> FloatArray:
+        return self.workload.answers(np.full(self.workload.size, 1 / self.workload.size))
+
+    @cached_property
+    def total(self) -> float:
+        """Returns the total variance under Gaussian noise at a budget of 1, to compare."""
+        return float(self.workload.weights @ self.variances) * self.factor.norms[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """The residuals of every subset of the sets, each with noise of its own.
+
+    subsets: in the order of measurements. attributes: by domain position. noise_variances: of the integers.
+    """
+
+    workload: MarginalWorkload
+    attributes: Mapping[int, Centred]
+    subsets: tuple[tuple[int, ...], ...]
+    measurements: tuple[Measurement, ...]
+    noise_variances: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return "residuals"
+
+    @property
+    def note(self) -> str:
+        return f"the residuals of {len(self.subsets)} subsets answer all grouping sets, so that they agree"
+
+    @cached_property
+    def variances(self) -> tuple[FloatArray, ...]:
+        """Returns the variance of every answer, an array for each set, an axis for each of its attributes."""
+        return tuple(self._variances(marginal) for marginal in self.workload.marginals)
+
+    def _variances(self, marginal: tuple[int, ...]) -> FloatArray:
+        found = np.zeros(tuple(self.attributes[attribute].workload.queries for attribute in marginal))
+        for subset, variance in zip(self.subsets, self.noise_variances, strict=True):
+            if set(subset) <= set(marginal):
+                parts = [
+                    self.attributes[attribute].variances
+                    if attribute in subset
+                    else self.attributes[attribute].means ** 2
+                    for attribute in marginal
+                ]
+                found += variance * reduce(np.multiply.outer, parts, np.ones(()))
+        return found
+
+    def answers(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
+        """Returns the answers of every set, an axis for each of its attributes."""
+        found = {
+            subset: self._estimated(subset, np.asarray(rows, dtype=np.float64))
+            for subset, rows in zip(self.subsets, noisy, strict=True)
+        }
+        return tuple(self._answers(marginal, found) for marginal in self.workload.marginals)
+
+    def _estimated(self, subset: Sequence[int], rows: FloatArray) -> FloatArray:
+        """Returns the residuals of the cells of a subset."""
+        for axis, attribute in enumerate(subset):
+            one = self.attributes[attribute]
+            if one.inverse is None:
+                rows = (rows - rows.mean(axis=axis, keepdims=True)) / one.workload.size
+            else:
+                rows = np.moveaxis(np.tensordot(one.inverse, rows, axes=(1, axis)), 0, axis)
+        return rows
+
+    def _answers(self, marginal: tuple[int, ...], found: Mapping[tuple[int, ...], FloatArray]) -> FloatArray:
+        sizes = {attribute: self.attributes[attribute].workload.size for attribute in marginal}
+        table = np.zeros(tuple(sizes.values()))
+        for subset, residuals in found.items():
+            if set(subset) <= set(marginal):
+                shape = [size if attribute in subset else 1 for attribute, size in sizes.items()]
+                spread = prod(size for attribute, size in sizes.items() if attribute not in subset)
+                table += residuals.reshape(shape) / spread
+        for axis, attribute in enumerate(marginal):
+            answers = self.attributes[attribute].workload.answers(np.moveaxis(table, axis, 0))
+            table = np.moveaxis(answers, 0, axis)
+        return table
+
+
+def plan_residuals(
+    matrices: Callable[[int, int], Centred | None],
+    attributes: Mapping[int, RangeWorkload],
+    workload: MarginalWorkload,
+    noise: NoiseKind,
+    amount: Fraction,
+    unit_bound: int,
+    budgets: str = "optimal",
+    largest_bits: int = LARGEST_NORM_BITS,
+) -> Residuals | None:
+    """Returns residuals under Gaussian noise by optimal budgets, or None where they cannot serve.
+
+    matrices: makes the matrix of an attribute with ranges, of entries of so many bits, or None.
+    """
+    if sum(2 ** len(marginal) for marginal in workload.marginals) > MOST_SUBSETS:
+        return None
+    ranged = {attribute for attribute, one in attributes.items() if one.shape is not RangeShape.IDENTITY}
+    bits = min(_bits(marginal, ranged, attributes, largest_bits) for marginal in workload.marginals)
+    if bits < FEWEST_BITS or max((attributes[one].size for one in ranged), default=1) > LARGEST_DENSE:
+        return None
+    made: dict[int, Centred] = {}
+    for attribute, one in attributes.items():
+        centred = matrices(attribute, bits) if attribute in ranged else plain(one)
+        if centred is None:
+            return None
+        made[attribute] = centred
+    subsets = tuple(
+        subset
+        for subset in close_downward(workload.marginals, workload.sizes).sets
+        if all(attributes[attribute].size > 1 for attribute in subset)
+    )
+    queries = [KroneckerQuery(subset, tuple(made[attribute].factor for attribute in subset)) for subset in subsets]
+    norms = [query.norms[1] for query in queries]
+    wanted = np.array(norms, dtype=np.float64) / _shares(made, workload, subsets, budgets) / float(2 * amount)
+    parameters = safe_parameters(noise, wanted, norms, amount, unit_bound)
+    measurements = tuple(Measurement(query, parameter) for query, parameter in zip(queries, parameters, strict=True))
+    variances = tuple(noise_variance(noise, parameter) for parameter in parameters)
+    return Residuals(workload, made, subsets, measurements, variances)
+
+
+def _bits(marginal: Sequence[int], ranged: set[int], attributes: Mapping[int, RangeWorkload], largest: int) -> int:
+    """Returns the bits for the entries of a set's matrices, so that their products fit."""
+    own = [attribute for attribute in marginal if attribute in ranged]
+    left = largest - sum(log2(attributes[attribute].size) for attribute in marginal if attribute not in ranged)
+    return int(left // len(own)) if own else (largest if left >= 0 else 0)
+
+
+def _shares(
+    made: Mapping[int, Centred],
+    workload: MarginalWorkload,
+    subsets: Sequence[tuple[int, ...]],
+    budgets: str,
+) -> FloatArray:
+    """Returns shares of the budget by subset: by the root of its worth."""
+    if budgets == "uniform":
+        return np.full(len(subsets), 1 / len(subsets))
+    worth = np.zeros(len(subsets))
+    own = {attribute: one.total for attribute, one in made.items()}
+    spread = {attribute: float(one.workload.weights @ one.means**2) for attribute, one in made.items()}
+    for number, subset in enumerate(subsets):
+        for marginal, weight in zip(workload.marginals, workload.weights, strict=True):
+            if set(subset) <= set(marginal):
+                parts = [own[one] if one in subset else spread[one] for one in marginal]
+                worth[number] += weight * prod(parts)
+    raised = np.sqrt(worth)
+    raised = np.maximum(raised / raised.sum(), LEAST_SHARE)
+    shares: FloatArray = raised / raised.sum()
+    return shares
+
+
+def plain(workload: RangeWorkload) -> Centred:
+    """Returns the residuals of single values: n I - 11'."""
+    size = workload.size
+    variances = np.full(workload.queries, (1 - 1 / size) / size**2)
+    return Centred(workload, CentredFactor(size), None, variances)
+
+
+def centred(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | None:
+    """Returns residuals by the rows of a strategy, in integers, or None where they do not tell all values."""
+    size = workload.size
+    wanted = rows - rows.mean(axis=1, keepdims=True)
+    longest = np.sqrt((wanted * wanted).sum(axis=0).max())
+    entries = whole_residuals(wanted / longest * SHORTER, bits)
+    entries = entries[np.any(entries != 0, axis=1)]
+    square = entries.T.astype(np.float64) @ entries
+    level = float(np.trace(square)) / size
+    try:
+        factor = scipy.linalg.cho_factor(square + level / size)
+    except scipy.linalg.LinAlgError:
+        return None
+    if np.abs(np.diag(factor[0])).min() ** 2 < 1e-9 * level:
+        return None
+    covariance = scipy.linalg.cho_solve(factor, np.eye(size)) - 1 / (level * size)
+    inverse: FloatArray = covariance @ entries.T
+    return Centred(workload, MatrixFactor(entries), inverse, workload.variances(covariance))
+
+
+def whole_residuals(rows: FloatArray, bits: int) -> IntegerArray:
+    """Rounds 2^bits times the rows to integers of which each row adds up to 0.
+
+    >>> whole_residuals(np.array([[0.7, -0.35, -0.35]]), 1).tolist()
+    [[2, -1, -1]]
+    """
+    scaled = np.ldexp(rows, bits)
+    entries = np.floor(scaled).astype(np.int64)
+    order = np.argsort(entries - scaled, axis=1, kind="stable")
+    missing = -entries.sum(axis=1)
+    raised = np.arange(rows.shape[1]) < missing[:, None]
+    np.put_along_axis(entries, order, np.take_along_axis(entries, order, axis=1) + raised, axis=1)
+    return entries

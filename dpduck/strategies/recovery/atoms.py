@@ -1,0 +1,471 @@
+"""Atoms of an axis, and the solution of one block of least squares by its generalised inverse.
+
+An atom is a set of codes that no factor but the identity tells apart. A block may have precisions that differ by more
+digits than doubles have.
+
+Measurements come in levels. Within one level, precisions differ by a factor of at most WIDTH. One level is solved by
+its normal equations. Those of several levels are not added up, since rounding would lose the least precise
+measurements. Instead, each level's matrix is written as A'A. Householder reflections bring the rows of all A, the most
+precise first, to one triangle R. They keep each row's own digits as long as large rows come first. See Cox and Higham,
+Stability of Householder QR factorization for weighted least squares problems, 1998. Rows of a level that are rounding
+alone are cut off, by the lengths of that level's own rows, before the next level comes in. Then M = R'R. The estimate
+is a sum over levels: an operator times the level's own part of S'V^-1 z.
+
+Large blocks have a low rank, since releases ask far fewer numbers than their filters make atoms. A Cholesky
+factorisation with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as
+many steps as the rank. All later steps use only so many rows. Where the rank is above half of the size, eigenvectors
+are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import cast
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dpduck.kernel.queries.operators import CentredFactor, HadamardFactor, IdentityFactor
+from dpduck.strategies.variance import adjoint, gram
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+WIDTH = 1e3
+"""Between the largest and the smallest precision of a level."""
+
+NULL = 1e-11
+"""Eigenvalues below this part of the largest count as 0, in a block whose diagonal is 1."""
+
+CUT = 1e-6
+"""Rows shorter than this part of their level's, after more precise ones were taken out, count as 0."""
+
+MISSED = 1e-7
+"""A query whose part outside of the range is longer than this, relative to it, is not determined."""
+
+AT_ONCE = 1 << 22
+"""Numbers that are worked on together."""
+
+LARGE = 256
+"""The number of atoms above which the rank of a block is computed first."""
+
+
+def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
+    """Returns measurements of like precision together, the most precise first."""
+    order, found = np.argsort(-precisions, kind="stable"), list[list[int]]()
+    for place in order.tolist():
+        if not found or precisions[found[-1][0]] > WIDTH * precisions[place]:
+            found.append([])
+        found[-1].append(place)
+    return [np.array(level, np.intp) for level in found or [[]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block with a generalised inverse G, so that M G M = M.
+
+    - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
+    - inverse: G. It is None for several levels or a low rank, where the root has it: G = root'root.
+    - scale: the scales in which M has a diagonal of ones.
+    - null: the projection on the null space in these scales, which is not determined. For several levels it is an
+      orthonormal basis of that space, as rows. It is None if the null space is empty.
+    - span: an orthonormal basis of the space that is determined, as rows. A block of low rank has it in place of
+      `null`.
+    """
+
+    solvers: tuple[FloatArray, ...]
+    inverse: FloatArray | None
+    root: FloatArray
+    scale: FloatArray
+    null: FloatArray | None
+    span: FloatArray | None = None
+
+    @classmethod
+    def of(cls, matrices: Sequence[FloatArray]) -> Block:
+        """Returns the block whose matrix is the sum of those of the levels, the most precise first."""
+        held = [number for number, matrix in enumerate(matrices) if np.diag(matrix).any()]
+        if len(held) > 1:
+            return _of_several(matrices)
+        one = _of_one(matrices[held[0] if held else 0])
+        nothing = np.zeros_like(matrices[0])
+        solvers = tuple(one.solvers[0] if number in held else nothing for number in range(len(matrices)))
+        return replace(one, solvers=solvers)
+
+    @property
+    def variance(self) -> float:
+        """Returns the variance of a block of one number."""
+        return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
+
+    def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:
+        """Returns the inverse along all but the leading axes of each level's data."""
+        shape = data[0].shape
+        flat = (
+            one.reshape(prod(shape[:leading]), -1) @ solver.T for one, solver in zip(data, self.solvers, strict=True)
+        )
+        solved: FloatArray = np.sum(list(flat), axis=0).reshape(shape)
+        return solved
+
+    def errors(self, rows: Sequence[FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """u'Gu of every product of rows, one from each list, and whether u is determined."""
+        if self.span is not None:
+            return _low_rank_errors(self.root, self.span, self.scale, rows)
+        variances = _squares(self.root, rows) if self.inverse is None else _quadratic(self.inverse, rows)
+        if self.null is None:
+            return variances, np.ones(variances.shape, np.bool_)
+        lengths = _quadratic(np.diag(self.scale**2), rows)
+        missed = _squares(self.null, rows) if self.inverse is None else _quadratic(self.null, rows)
+        return variances, missed <= MISSED**2 * lengths
+
+
+def _of_one(matrix: FloatArray) -> Block:
+    low = _low_rank(matrix)
+    if low is not None:
+        scale, rows = low
+        span, triangle = scipy.linalg.qr(rows.T, mode="economic", check_finite=False)
+        root = scipy.linalg.solve_triangular(triangle, span.T, check_finite=False) * scale
+        return Block((root.T @ root,), None, root, scale, None, np.ascontiguousarray(span.T))
+    scale, values, vectors, held = _eigen(matrix)
+    scaled = vectors[:, held] * scale[:, None]
+    inverse = (scaled / values[held]) @ scaled.T
+    missed = vectors[:, ~held] * scale[:, None]
+    null = None if held.all() else missed @ missed.T
+    return Block((inverse,), inverse, np.zeros((0, len(matrix))), scale, null)
+
+
+def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Returns scales that make the diagonal ones, and rows A so that A'A is the scaled matrix.
+
+    There are as many rows as the rank. The result is None where these are many, or the block is small.
+    """
+    if len(matrix) <= LARGE:
+        return None
+    diagonal = np.diag(matrix)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = np.asarray(matrix * scale * scale[:, None])
+    largest = np.abs(scaled).sum(axis=1).max()  # no eigenvalue is above it
+    triangle, pivots, rank, _ = scipy.linalg.lapack.dpstrf(scaled, tol=NULL * max(largest, 1.0))
+    if rank > len(matrix) // 2:
+        return None
+    rows = np.zeros((rank, len(matrix)))
+    rows[:, pivots - 1] = np.triu(triangle[:rank])
+    return scale, rows
+
+
+def _rows_of(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns rows A with A'A = M, and the matrix that takes x with x = A'y to y."""
+    low = _low_rank(matrix)
+    if low is not None:
+        scale, rows = low
+        span, triangle = scipy.linalg.qr(rows.T, mode="economic", check_finite=False)
+        return rows / scale, scipy.linalg.solve_triangular(triangle, span.T, check_finite=False) * scale
+    scale, values, vectors, held = _eigen(matrix)
+    roots = np.sqrt(values[held])[:, None]
+    return vectors[:, held].T * roots / scale, vectors[:, held].T / roots * scale
+
+
+def _low_rank_errors(
+    root: FloatArray, span: FloatArray, scale: FloatArray, rows: Sequence[FloatArray]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Returns |root u|^2 for every u that is the product of one row from each list, and whether u is in the span."""
+    lengths = [len(row) for row in rows]
+    variances, known = np.zeros(prod(lengths)), np.zeros(prod(lengths), np.bool_)
+    step = max(1, AT_ONCE // len(scale))
+    for start in range(0, len(variances), step):
+        part = slice(start, min(start + step, len(variances)))
+        products = np.ones((part.stop - start, 1))
+        for row, places in zip(rows, np.unravel_index(np.arange(start, part.stop), lengths), strict=True):
+            products = (products[:, :, None] * row[places][:, None, :]).reshape(len(products), -1)
+        variances[part] = np.square(products @ root.T).sum(axis=1)
+        products *= scale
+        missed = products - (products @ span.T) @ span
+        known[part] = np.square(missed).sum(axis=1) <= MISSED**2 * np.square(products).sum(axis=1)
+    return variances.reshape(lengths), known.reshape(lengths)
+
+
+def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
+    """Scales that make the diagonal ones; eigenvalues and vectors in them, and which of these are not rounding."""
+    diagonal = np.diag(matrix)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = scipy.linalg.eigh(matrix * scale * scale[:, None])
+    return scale, values, vectors, values > NULL * max(values[-1], 1.0)
+
+
+def _of_several(matrices: Sequence[FloatArray]) -> Block:
+    size = len(matrices[0])
+    columns, rank = np.arange(size), 0
+    triangle = np.zeros((0, size))  # of columns in this order; its first `rank` are upper triangular
+    solvers = [np.zeros((0, size)) for _ in matrices]  # from each level's data to the right side of the triangle
+    for level, matrix in enumerate(matrices):
+        rows, backwards = _rows_of(matrix)
+        own = rows[:, columns]
+        longest = np.sqrt(np.square(own).sum(axis=1).max(initial=0.0))
+        stack = np.vstack([triangle, own])
+        right = np.zeros((len(stack), size * len(matrices)))
+        right[:rank] = np.hstack(solvers)
+        right[rank:, level * size : (level + 1) * size] = backwards
+        if rank:
+            stack, right = _reflected(stack[:, :rank], stack), _reflected(stack[:, :rank], right)
+            stack[:, :rank] = np.triu(stack[:, :rank])
+        kept, order = _new_rows(stack[rank:, rank:], longest)
+        if kept:
+            below, rest = np.ascontiguousarray(stack[rank:, rank:][:, order]), right[rank:]
+            stack[:, rank:] = stack[:, rank:][:, order]
+            stack[rank:, rank:] = _reflected(below[:, :kept], below)
+            right[rank:] = _reflected(below[:, :kept], rest)
+            stack[rank:, rank : rank + kept] = np.triu(stack[rank:, rank : rank + kept])
+            columns = np.concatenate([columns[:rank], columns[rank:][order]])
+            rank += kept
+        triangle = stack[:rank]
+        solvers = np.split(right[:rank], len(matrices), axis=1)
+    return _solved(triangle, solvers, columns)
+
+
+def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]:
+    """Tells how many rows a level adds to more precise ones, and an order of columns of which the first show them."""
+    if not below.size:
+        return 0, np.arange(below.shape[1])
+    found, order = scipy.linalg.qr(below, mode="r", pivoting=True, check_finite=False)
+    return int(np.count_nonzero(np.abs(np.diag(found)) > CUT * longest)), order
+
+
+def _reflected(columns: FloatArray, table: FloatArray) -> FloatArray:
+    """Q' times a table, where QR is some columns; reflections one after the other, never Q itself."""
+    if not len(columns) or not table.shape[1]:
+        return table.copy()
+    _, _, work, _ = scipy.linalg.lapack.dgeqrf(columns, -1)
+    factored, tau, _, _ = scipy.linalg.lapack.dgeqrf(columns, int(work[0]))
+    found, work, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, -1)
+    found, _, _ = scipy.linalg.lapack.dormqr("L", "T", factored, tau, table, int(work[0]))
+    return np.asarray(found)
+
+
+def _solved(triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]) -> Block:
+    """Returns the generalised inverse from R of all rows, whose first columns are triangular."""
+    rank, size = triangle.shape
+    square, rest = triangle[:, :rank], triangle[:, rank:]
+    root = np.zeros((rank, size))
+    root[:, columns[:rank]] = scipy.linalg.solve_triangular(square, np.eye(rank), trans="T")
+    estimates = []
+    for solver in solvers:
+        one = np.zeros((size, size))
+        one[columns[:rank]] = scipy.linalg.solve_triangular(square, solver)
+        estimates.append(one)
+    if size > LARGE and rank <= size // 2:
+        span = np.zeros((size, rank))
+        span[columns] = scipy.linalg.qr((triangle / np.linalg.norm(triangle, axis=1)[:, None]).T, mode="economic")[0]
+        return Block(tuple(estimates), None, root, np.ones(size), None, np.ascontiguousarray(span.T))
+    null = None
+    if rank < size:
+        basis = np.zeros((size, size - rank))
+        basis[columns[:rank]] = -scipy.linalg.solve_triangular(square, rest)
+        basis[columns[rank:]] = np.eye(size - rank)
+        null = np.ascontiguousarray(scipy.linalg.qr(basis, mode="economic")[0].T)
+    return Block(tuple(estimates), None, root, np.ones(size), null)
+
+
+def _squares(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
+    """|Mu|^2 for every u that is the product of one row from each list, an axis for each list."""
+    sizes, lengths = [row.shape[1] for row in rows], [len(row) for row in rows]
+    found = np.zeros(lengths)
+    step = max(1, AT_ONCE // max(1, prod(max(pair) for pair in zip(sizes, lengths, strict=True))))
+    for start in range(0, len(matrix), step):
+        part = matrix[start : start + step].reshape(-1, *sizes)
+        for row in rows:
+            part = np.tensordot(part, row, axes=([1], [1]))
+        found += np.square(part).sum(axis=0)
+    return found
+
+
+def _quadratic(matrix: FloatArray, rows: Sequence[FloatArray]) -> FloatArray:
+    """u'Mu for every u that is the product of one row from each list, an axis for each list."""
+    sizes = [row.shape[1] for row in rows]
+    order = sorted(range(len(rows)), key=lambda place: len(rows[place]) / sizes[place])
+    found = matrix.reshape([*sizes, *sizes]).transpose([*order, *(place + len(sizes) for place in order)])
+    for done, place in enumerate(order):  # of each axis that is left there are two, after those that are done
+        left = len(order) - done
+        found = np.moveaxis(found, [done, done + left], [0, 1])
+        half = np.tensordot(rows[place], found, axes=([1], [0]))
+        found = np.moveaxis(np.einsum("gb...,gb->g...", half, rows[place]), 0, done)
+    return np.maximum(found.transpose(np.argsort(order)) if order else found, 0.0)
+
+
+NOTHING = 1e-13
+"""Squared lengths below this, relative to the whole, are rounding."""
+
+Kin = IdentityFactor | CentredFactor | HadamardFactor
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """What is asked along one axis: the identity or its kin, or rows of any matrix.
+
+    kept: of the identity, which codes it counts; None for all. rows: shape (questions, codes), where there is no plain.
+    """
+
+    plain: Kin | None = None
+    kept: NDArray[np.bool_] | None = None
+    rows: scipy.sparse.csr_array | None = None
+
+    @cached_property
+    def signature(self) -> tuple[object, ...]:
+        """Returns equal for factors that ask the same."""
+        if self.plain is not None:
+            return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
+        rows = cast(scipy.sparse.csr_array, self.rows)
+        return rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes()
+
+    def back(self, answers: FloatArray, axis: int) -> FloatArray:
+        """Returns the transpose times answers, along an axis of theirs."""
+        if isinstance(self.plain, IdentityFactor) and self.kept is None:
+            return answers
+        if self.plain is None:
+            rows, moved = cast(scipy.sparse.csr_array, self.rows), np.moveaxis(answers, axis, 0)
+            flat = rows.T @ moved.reshape(len(moved), -1)
+            return np.moveaxis(np.asarray(flat).reshape(rows.shape[1], *moved.shape[1:]), 0, axis)
+        found = adjoint(self.plain, answers, axis)
+        if self.kept is None:
+            return found
+        return found * self.kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One noisy table. along: what is asked along its axes. variance: of the noise of each of its numbers.
+
+    values: an axis for each of `along`, in increasing order.
+    """
+
+    along: Mapping[int, Along]
+    variance: float
+    values: FloatArray | IntegerArray
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """The atoms of one axis. atom: of each code. sizes: how many codes each has."""
+
+    atom: NDArray[np.intp]
+    sizes: FloatArray
+
+    @cached_property
+    def ones(self) -> FloatArray:
+        """U'1: the row of ones along this axis."""
+        roots: FloatArray = np.sqrt(self.sizes)
+        return roots
+
+    def codes(self, atom: int) -> NDArray[np.intp]:
+        """Returns the codes of an atom."""
+        return np.flatnonzero(self.atom == atom)
+
+    def lumped(self, table: FloatArray, axis: int) -> FloatArray:
+        """U' times a table along one of its axes."""
+        moved = np.moveaxis(table, axis, 0)
+        lumped = self._summed(moved) / self.ones.reshape(-1, *[1] * (moved.ndim - 1))
+        return np.moveaxis(lumped, 0, axis)
+
+    def _summed(self, table: FloatArray) -> FloatArray:
+        """Sums over the codes of each atom, along the first axis."""
+        if len(self.sizes) == 1:
+            return np.asarray(table.sum(axis=0, keepdims=True))
+        summed = np.zeros((len(self.sizes), *table.shape[1:]))
+        np.add.at(summed, self.atom, table)
+        return summed
+
+    def contrasts(self, table: FloatArray, axis: int) -> FloatArray:
+        """Subtracts from a table its mean over each atom, along one of its axes."""
+        moved = np.moveaxis(table, axis, 0)
+        means = self._summed(moved) / self.sizes.reshape(-1, *[1] * (moved.ndim - 1))
+        return np.moveaxis(moved - means[self.atom], 0, axis)
+
+    @cached_property
+    def _indicators(self) -> scipy.sparse.csr_array:
+        places = (np.arange(len(self.atom)), self.atom)
+        return scipy.sparse.csr_array((np.ones(len(self.atom)), places), shape=(len(self.atom), len(self.sizes)))
+
+    def atoms_of(self, weights: scipy.sparse.csr_array) -> FloatArray:
+        """Returns rows of weights times U."""
+        return np.asarray((weights @ self._indicators).todense(), np.float64) / self.ones
+
+    def contrast_norms(self, weights: scipy.sparse.csr_array) -> FloatArray:
+        """Returns the squared length of the contrasts that rows of weights have inside of each atom, shape (rows,
+        atoms).
+        """
+        whole = np.asarray((weights.multiply(weights) @ self._indicators).todense(), np.float64)
+        parts = whole - self.atoms_of(weights) ** 2
+        parts[parts <= NOTHING * whole] = 0.0
+        return parts
+
+    def block(self, along: Along | None) -> FloatArray:
+        """L: what a factor does to the atoms; None for the row of ones."""
+        ones = self.ones
+        if along is None:
+            return np.outer(ones, ones)
+        if along.plain is None:
+            lumped = self.lumped(np.asarray(cast(scipy.sparse.csr_array, along.rows).todense(), np.float64), 1)
+            return lumped.T @ lumped
+        alpha, beta = cast(tuple[int, int], gram(along.plain))
+        block = np.diag(alpha * self._kept(along)) + beta * np.outer(ones, ones)
+        block[np.abs(block) <= NOTHING * alpha] = 0.0  # what cancels: residuals and Fourier rows see no constant
+        return block
+
+    def multiplier(self, along: Along | None) -> FloatArray:
+        """a: what a factor's square multiplies contrasts inside of each atom by."""
+        if along is None or along.plain is None:
+            return np.zeros(len(self.sizes))
+        alpha, _ = cast(tuple[int, int], gram(along.plain))
+        return alpha * self._kept(along)
+
+    def _kept(self, along: Along) -> FloatArray:
+        """1 for each atom that a factor counts, 0 for the others."""
+        kept = np.ones(len(self.sizes))
+        if along.kept is not None:
+            kept[self.atom] = along.kept
+        return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The different factors along one axis. which: of each measurement. blocks, contrasts: L and a of each."""
+
+    which: NDArray[np.intp]
+    blocks: FloatArray
+    contrasts: FloatArray
+
+    @classmethod
+    def of(cls, axis: Axis, along: Sequence[Along | None]) -> Kinds:
+        """Returns the kinds of all measurements, None where one sums over the axis."""
+        numbers: dict[object, int] = {}
+        distinct: list[Along | None] = []
+        which = np.zeros(len(along), np.intp)
+        for place, one in enumerate(along):
+            name = None if one is None else one.signature
+            if name not in numbers:
+                numbers[name] = len(distinct)
+                distinct.append(one)
+            which[place] = numbers[name]
+        return cls(
+            which, np.array([axis.block(one) for one in distinct]), np.array([axis.multiplier(one) for one in distinct])
+        )
+
+
+def refined(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
+    """Returns the atoms of codes after one more factor has told them apart; each has a number from 0 on."""
+    columns = None if along.kept is None else along.kept.tolist()
+    if along.plain is None:
+        by_code = scipy.sparse.csc_array(cast(scipy.sparse.csr_array, along.rows))
+        by_code.sort_indices()
+        bounds = zip(by_code.indptr, by_code.indptr[1:], strict=False)
+        columns = [by_code.indices[a:b].tobytes() + by_code.data[a:b].tobytes() for a, b in bounds]
+    numbers: dict[object, int] = {}
+    pairs = zip(atom.tolist(), columns or [0] * len(atom), strict=True)
+    return np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], np.intp)
+
+
+def atoms_of_axis(size: int, along: Sequence[Along]) -> Axis:
+    """Returns the codes of an axis that no factor but the identity and its kin tells apart, together."""
+    atom = np.zeros(size, np.intp)
+    for one in {one.signature: one for one in along}.values():
+        atom = refined(atom, one)
+    return Axis(atom, np.bincount(atom).astype(np.float64))

@@ -1,0 +1,252 @@
+"""Generalised least squares from everything that was measured about the same rows, whatever its shapes and noises.
+
+All that was ever measured is one strategy: z = S x + noise with x the table over all axes, and each measurement m a
+Kronecker product of factors F_mi, with the row of ones along the axes that it sums over. Along
+axis i the codes fall into atoms: codes whose columns are the same in every factor but the identity and its kin. With
+U_i the normalised indicators of the k_i atoms, every F_mi'F_mi maps the span of U_i to itself, as the k_i x k_i matrix
+L_mi, and acts on the contrasts inside of atom j as one number a_mij. So S'V^-1 S decouples: for each set B of axes
+and an atom j_i along each of them one block
+
+    M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi,
+
+of size prod_{i not in B} k_i. An axis that has only been measured cell by cell has one atom, and the blocks are the
+ANOVA components of `strategies/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of
+w'x and its variance are sums over blocks of w_B' M^+ r_B and w_B' M^+ w_B, r_B = the part of S'V^-1 z. w'x is
+determined if and only if each part of w is in the range of its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dpduck.strategies.recovery.atoms import NOTHING, Block, Kinds, Seen, atoms_of_axis, levels_of
+from dpduck.values.arrays import FloatArray
+
+LARGEST_BLOCK = 2048
+"""Atoms of a block that is solved: more would take seconds and more than a hundred megabytes."""
+
+LEAST_VARIANCE = 1e-150
+"""Below it noise is as good as none; its precision and products of it are numbers still."""
+
+Scalar = TypeVar("Scalar", np.float64, np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Answers, an axis for each asked one: estimates, their variances, and which of them are determined at all."""
+
+    estimates: FloatArray
+    variances: FloatArray
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of weights over the atoms of an axis. distinct: each different one, once. which: of these each row is."""
+
+    all: FloatArray
+    distinct: FloatArray
+    which: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> _Rows:
+        """Finds those that differ."""
+        numbers: dict[bytes, int] = {}
+        which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.intp)
+        first = np.unique(which, return_index=True)[1]
+        return cls(rows, rows[first], which)
+
+
+class Knowledge:
+    """Everything that was measured about some rows; blocks are solved when they are first needed, and kept."""
+
+    def __init__(self, sizes: Sequence[int], seen: Sequence[Seen]) -> None:
+        self._seen = tuple(seen)
+        self._axes = [
+            atoms_of_axis(size, [one.along[i] for one in seen if i in one.along]) for i, size in enumerate(sizes)
+        ]
+        self._precisions = np.array([1 / max(one.variance, LEAST_VARIANCE) for one in seen])
+        self._levels = levels_of(self._precisions)
+        self._kinds = [Kinds.of(axis, [one.along.get(i) for one in seen]) for i, axis in enumerate(self._axes)]
+        self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], Block] = {}
+
+    def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> Found:
+        """Returns the best estimates of weighted sums: along each asked axis rows of weights, ones along the others.
+
+        errors_alone: estimates are 0, as for what is planned, since errors do not depend on what was measured.
+        """
+        members = tuple(sorted(asked))
+        rows = {
+            i: _Rows.of(axis.atoms_of(asked[i]) if i in asked else axis.ones[None, :])
+            for i, axis in enumerate(self._axes)
+        }
+        parts = {i: self._axes[i].contrast_norms(asked[i]) for i in members}
+        shape = tuple(asked[i].shape[0] for i in members)
+        estimates, variances, known = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
+        sums = [] if errors_alone else [self._sums(members, level) for level in self._levels]
+        for inside in _subsets(members):
+            data = [self._part(inside, members, one) for one in sums] if all(parts[i].any() for i in inside) else []
+            for chosen in product(*(np.flatnonzero(parts[i].any(axis=0)).tolist() for i in inside)):
+                block = self._block(inside, chosen)
+                codes = [self._axes[i].codes(atom) for i, atom in zip(inside, chosen, strict=True)]
+                size = [parts[i][:, atom] for i, atom in zip(inside, chosen, strict=True)]
+                outside = [rows[i] for i in range(len(self._axes)) if i not in inside]
+                variance, held = _every(outside, *block.errors([one.distinct for one in outside]))
+                size_of_all = _outer(size)
+                variances += self._placed(np.multiply.outer(size_of_all, variance), inside, members)
+                known &= self._placed(np.logical_or.outer(size_of_all <= NOTHING, held), inside, members)
+                if data:
+                    solved = block.solve([one[np.ix_(*codes)] if codes else one for one in data], len(inside))
+                    for place, i in enumerate(inside):
+                        solved = _contracted(asked[i][:, codes[place]], solved, place)
+                    for place, row in enumerate(outside, len(inside)):
+                        solved = _contracted(row.all, solved, place)
+                    estimates += self._placed(solved, inside, members)
+        return Found(estimates, variances, known)
+
+    def component_variance(self, inside: tuple[int, ...]) -> float:
+        """Returns the variance of a set's component, for axes of one atom each; infinite where nothing was measured."""
+        (block,) = (self._block(inside, (0,) * len(inside)),)
+        return float("inf") if block.null is not None else block.variance
+
+    def _sums(self, members: tuple[int, ...], level: NDArray[np.intp]) -> dict[tuple[int, ...], FloatArray]:
+        """S'V^-1 z of one level, added up over all that have the same of the asked axes.
+
+        An array has codes along these, then atoms along each other axis of several; those of one are no axes of it.
+        """
+        others = [i for i in range(len(self._axes)) if i not in members]
+        alone = {i for i in others if len(self._axes[i].sizes) == 1}
+        whole = prod(float(self._axes[i].ones[0]) for i in alone)
+        sums: dict[tuple[int, ...], FloatArray] = {}
+        for one, precision in ((self._seen[number], float(self._precisions[number])) for number in level):
+            names, scale, summed = sorted(one.along), precision * whole, []
+            values: FloatArray = np.asarray(one.values, np.float64)
+            for place, i in enumerate(names):
+                values = one.along[i].back(values, place)
+                if i in alone:
+                    summed.append(place)
+                    scale /= len(self._axes[i].atom)
+                elif i not in members:
+                    values = self._axes[i].lumped(values, place)
+            values = np.multiply(values.sum(axis=tuple(summed)) if summed else values, scale)
+            left = [i for i in names if i not in alone]
+            present = tuple(i for i in left if i in members)
+            order = [*present, *(i for i in left if i not in members)]
+            for i in others:
+                if i not in alone and i not in one.along:
+                    values, left, order = np.multiply.outer(values, self._axes[i].ones), [*left, i], [*order, i]
+            order = [*present, *sorted(order[len(present) :])]
+            if order != left:
+                values = values.transpose([left.index(i) for i in order])
+            sums[present] = sums[present] + values if present in sums else values
+        return sums
+
+    def _part(
+        self, inside: tuple[int, ...], members: tuple[int, ...], sums: Mapping[tuple[int, ...], FloatArray]
+    ) -> FloatArray:
+        """Returns the part of S'V^-1 z in one set of axes: contrasts of codes along these, then atoms along the
+        others.
+        """
+        outside = [i for i in range(len(self._axes)) if i not in inside]
+        shape = [*(len(self._axes[i].atom) for i in inside), *(len(self._axes[i].sizes) for i in outside)]
+        total = np.zeros(shape)
+        for present, table in sums.items():
+            if not set(inside) <= set(present):
+                continue
+            values = table
+            for place, i in enumerate(present):
+                axis = self._axes[i]
+                values = axis.contrasts(values, place) if i in inside else axis.lumped(values, place)
+            missing = [i for i in members if i not in present]
+            for i in missing:
+                values = np.multiply.outer(values, self._axes[i].ones)
+            several = [i for i in outside if i not in members and len(self._axes[i].sizes) > 1]
+            names = [*present, *several, *missing]
+            order = [*inside, *sorted(set(names) - set(inside))]
+            total += values.transpose([names.index(i) for i in order]).reshape(shape)
+        return total
+
+    def _block(self, inside: tuple[int, ...], chosen: tuple[int, ...]) -> Block:
+        """M of one set of axes and an atom along each of them."""
+        if (inside, chosen) not in self._solved:
+            weights = self._precisions.copy()
+            for i, atom in zip(inside, chosen, strict=True):
+                weights *= self._kinds[i].contrasts[self._kinds[i].which, atom]
+            outside = [kinds for i, kinds in enumerate(self._kinds) if i not in inside]
+            several = [kinds for kinds in outside if kinds.blocks.shape[1] > 1]
+            for kinds in outside:
+                if kinds.blocks.shape[1] == 1:
+                    weights *= kinds.blocks[kinds.which, 0, 0]
+            matrices = [_matrix(several, weights, level[weights[level] != 0]) for level in self._levels]
+            self._solved[inside, chosen] = Block.of(matrices)
+        return self._solved[inside, chosen]
+
+    def _placed(self, table: NDArray[Scalar], inside: tuple[int, ...], members: tuple[int, ...]) -> NDArray[Scalar]:
+        """Returns a table over the axes inside, then over all others, as one over the asked axes alone."""
+        names = [*inside, *(i for i in range(len(self._axes)) if i not in inside)]
+        kept = [i for i in names if i in members]
+        summed = table.reshape([length for i, length in zip(names, table.shape, strict=True) if i in members])
+        return summed.transpose([kept.index(i) for i in members])
+
+
+def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
+    """Returns the sum over some measurements of their weight times the product of their blocks."""
+    which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
+    alike, groups = np.unique(which, axis=1, return_inverse=True)
+    return _product(
+        [kinds.blocks for kinds in several], alike, np.bincount(groups.ravel(), weights[used]).astype(np.float64)
+    )
+
+
+def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: FloatArray) -> FloatArray:
+    """Returns the sum over columns of kinds of their weight times the product of one block from each axis.
+
+    Columns that are alike along the first axis are added up over the others first, which are smaller.
+    """
+    if not blocks:
+        return np.full((1, 1), weights.sum())
+    size, rest = blocks[0].shape[1], prod(block.shape[1] for block in blocks[1:])
+    total = np.zeros((size, rest, size, rest))
+    for kind in np.unique(kinds[0]).tolist():
+        chosen = kinds[0] == kind
+        inner = _product(blocks[1:], kinds[1:, chosen], weights[chosen])
+        total += blocks[0][kind][:, None, :, None] * inner[None, :, None, :]
+    return total.reshape(size * rest, size * rest)
+
+
+def _every(
+    rows: Sequence[_Rows], variances: FloatArray, held: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Returns what was found of distinct rows for all rows."""
+    if not rows:
+        return variances, held
+    places = np.ix_(*(one.which for one in rows))
+    return variances[places], held[places]
+
+
+def _outer(parts: Sequence[FloatArray]) -> FloatArray:
+    """Returns the product of one number from each list."""
+    found: FloatArray = np.ones(())
+    for part in parts:
+        found = np.multiply.outer(found, part)
+    return found
+
+
+def _contracted(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
+    """Returns rows times a table along one of its axes."""
+    moved = np.moveaxis(table, axis, 0)
+    summed = np.asarray(rows @ moved.reshape(len(moved), -1))
+    return np.moveaxis(summed.reshape(rows.shape[0], *moved.shape[1:]), 0, axis)
+
+
+def _subsets(members: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for count in range(len(members) + 1):
+        yield from combinations(members, count)

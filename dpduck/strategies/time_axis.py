@@ -1,0 +1,181 @@
+"""Strategies for the time axis of a stream: integer matrices over T periods, and what their noisy answers tell.
+
+A stream has counts x_1 .. x_T, of which x_k is known once period k has closed. It measures z = S x + noise: S is an
+integer matrix whose rows are in the order of the last period that they read, so that a row is measured when that period
+closes (Denisov et al. 2022: lower triangular). One row of a unit moves S x by one column, m rows in any periods by m
+times the largest column norm at most. The noise is independent from row to row and alike in all of them; integer
+weights inside S say what is measured how well.
+
+* periods: S = I, every period by itself.
+* tree: all blocks of b^l periods that are complete (Dwork, Naor, Pitassi and Rothblum 2010), recovered by least squares
+  from what has been measured so far (Honaker 2015, estimation from below).
+* factorisation: the square root of the matrix of running totals, a Toeplitz matrix with the entries
+  c_k = binomial(2k, k) / 4^k (Fichtenberger, Henzinger and Upadhyay 2023), each column brought to norm 1 (Henzinger,
+  Kalinin and Upadhyay 2025) and rounded to multiples of 1 / DENOMINATOR. All in integers: the matrix is the same on
+  every machine.
+
+Least squares are taken for a question f about the first k periods: w = S_k (S_k' S_k)^-1 f over the rows that were
+measured by then; the answer w' z has the variance |w|^2 times that of one draw. S_k is square but for trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isqrt
+
+import numpy as np
+import scipy
+
+from dpduck.kernel.queries.operators import MatrixFactor
+from dpduck.values.arrays import FloatArray, IntegerArray
+
+PERIODS, TREE, FACTORISATION = "periods", "tree", "factorisation"
+STRATEGIES = (PERIODS, TREE, FACTORISATION)
+BRANCHINGS = (2, 3, 4, 6, 8, 12, 16)
+"""Of trees; the best for a question is looked for among them."""
+
+DENOMINATOR = 1024
+"""Entries of the factorisation are multiples of 1 / DENOMINATOR: up to 1,024 periods that costs 0.1 % of an error."""
+
+MOST_PERIODS = 2048
+_FIXED = 1 << 80  # the entries c_k before they are rounded, in fixed point
+
+
+@dataclass(frozen=True, eq=False)
+class TimeAxis:
+    """A strategy of so many periods. matrix: S. branching: of a tree, else 0."""
+
+    name: str
+    matrix: IntegerArray
+    branching: int = 0
+
+    @property
+    def periods(self) -> int:
+        """Returns T."""
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def factor(self) -> MatrixFactor:
+        """Returns S as trusted code applies it."""
+        return MatrixFactor(self.matrix)
+
+    @cached_property
+    def last(self) -> IntegerArray:
+        """Returns the last period that each row reads, in increasing order."""
+        found: IntegerArray = (self.periods - 1 - np.argmax(self.matrix[:, ::-1] != 0, axis=1)).astype(np.int64)
+        return found
+
+    def measured(self, closed: int) -> int:
+        """Tells how many rows are measured once so many periods have closed."""
+        return int(np.searchsorted(self.last, closed))
+
+    def weights(self, closed: int, questions: FloatArray) -> FloatArray:
+        """Returns the weights of measured rows in the least squares answer of each question, shape (questions, rows).
+
+        questions: shape (questions, closed), each a sum over the first periods.
+        """
+        seen = self.matrix[: self.measured(closed), :closed].astype(np.float64)
+        if len(seen) == closed:
+            solved: FloatArray = scipy.linalg.solve_triangular(seen, questions.T, trans="T", lower=True).T
+            return solved
+        factored = scipy.linalg.cho_factor(seen.T @ seen)
+        found: FloatArray = scipy.linalg.cho_solve(factored, questions.T).T @ seen.T
+        return found
+
+
+def time_axis(name: str, periods: int, branching: int = 2) -> TimeAxis:
+    """Returns a strategy by its name.
+
+    >>> time_axis("tree", 3).matrix.tolist()
+    [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
+    """
+    if name == TREE:
+        return TimeAxis(TREE, _tree(periods, branching), branching)
+    return TimeAxis(name, np.eye(periods, dtype=np.int64) if name == PERIODS else _factorisation(periods))
+
+
+def _tree(periods: int, branching: int) -> IntegerArray:
+    rows = []
+    for end in range(1, periods + 1):
+        size = 1
+        while size <= end and end % size == 0:
+            rows.append((end - size, end))
+            size *= branching
+    matrix = np.zeros((len(rows), periods), np.int64)
+    for number, (start, end) in enumerate(rows):
+        matrix[number, start:end] = 1
+    return matrix
+
+
+def _factorisation(periods: int) -> IntegerArray:
+    entries = [_FIXED]
+    for k in range(1, periods):
+        entries.append(entries[-1] * (2 * k - 1) // (2 * k))
+    matrix, squares = np.zeros((periods, periods), np.int64), 0
+    for below in range(periods):  # a column has so many entries below its first
+        squares += entries[below] ** 2
+        norm, column = isqrt(squares), periods - 1 - below
+        matrix[column:, column] = [
+            (2 * DENOMINATOR * entry + norm) // (2 * norm) for entry in entries[: below + 1]
+        ]  # rounded to the nearest
+    return matrix
+
+
+# What is asked of a stream, for which its strategy is chosen.
+
+
+@dataclass(frozen=True)
+class TimeQuestion:
+    """What matters in each period's answers: window: how many periods are added up, 0 for all so far.
+
+    >>> TimeQuestion(2).about(3).tolist()
+    [0.0, 1.0, 1.0]
+    """
+
+    window: int = 1
+
+    def about(self, closed: int) -> FloatArray:
+        """Returns the question that is asked when so many periods have closed, as a sum over them."""
+        asked = np.zeros(closed)
+        asked[max(0, closed - self.window) if self.window else 0 :] = 1.0
+        return asked
+
+    @property
+    def text(self) -> str:
+        """Returns its name for people."""
+        return {0: "running totals", 1: "single periods"}.get(self.window, f"the last {self.window} periods")
+
+
+def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
+    """Returns the variance of each period's answer when it closes, in units of one draw; shape (periods,)."""
+    if axis.name == TREE:
+        return _of_tree(axis, question)
+    periods = axis.periods
+    inverse = scipy.linalg.solve_triangular(axis.matrix.astype(np.float64), np.eye(periods), lower=True)
+    totals = np.cumsum(inverse, axis=0)
+    if question.window:
+        totals[question.window :] -= totals[: -question.window].copy()
+    found: FloatArray = (totals**2).sum(axis=1)
+    return found
+
+
+def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
+    """Updates the covariance of all periods so far by each block that closes (Sherman and Morrison).
+
+    A block's row has no part in periods outside of it, and the periods inside are independent of those outside until
+    then: only the block's own covariances change.
+    """
+    covariance, found = np.zeros((axis.periods, axis.periods)), np.zeros(axis.periods)
+    measured = 0
+    for closed in range(1, axis.periods + 1):
+        covariance[closed - 1, closed - 1] = 1.0  # its own row, which comes first
+        for row in range(measured + 1, axis.measured(closed)):
+            start = int(np.argmax(axis.matrix[row] != 0))
+            block = covariance[start:closed, start:closed]
+            total = block.sum(axis=1)
+            block -= np.outer(total, total) / (1.0 + total.sum())
+        measured = axis.measured(closed)
+        first = closed - min(closed, question.window or closed)
+        found[closed - 1] = covariance[first:closed, first:closed].sum()
+    return found

@@ -1,1 +1,0 @@
-"""The only code that sees private rows, exact counts or randomness."""

@@ -1,0 +1,53 @@
+"""Doors over given counts, without a ledger, for tests of what passes them; and prices of single asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpduck.kernel.ask import Ask, Query, Scan, Table, Threshold, price
+from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.door import Door
+from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
+from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.queries.answers import Counts
+from dpduck.mechanisms.keys.plan import KeyPlan
+from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
+from dpduck.mechanisms.synthetic.pool import Pool
+from dpduck.mechanisms.synthetic.schedule import Schedule
+from dpduck.strategies.plan import Plan, noisy_queries
+from dpduck.values.privacy import Charge
+
+
+def scan_of(bound: int, job: object = None) -> Scan:
+    """Counts of which one unit holds at most so many."""
+    return Scan(job, bound)
+
+
+def door_over(counts: Counts, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
+    """A door that is open: somebody paid for these asks."""
+    return Door(asks, lambda job: counts, entropy or operating_system_entropy())
+
+
+def oracle(counts: Counts, pool: Pool, schedule: Schedule) -> DoorOracle:
+    """The product's own oracle over given counts."""
+    mwem_asks = MwemAsks(pool, schedule, scan_of(schedule.unit_bound))
+    return mwem_asks.through(door_over(counts, mwem_asks.asks))
+
+
+def price_of(query: Query[Any], noise: Noise | None, bound: int = 1, times: int = 1) -> Charge:
+    """What one ask costs where one unit holds so many."""
+    return Ask(scan_of(bound), query, noise, times).cost
+
+
+def price_of_plans(plans: Sequence[Plan], bound: int) -> Charge:
+    """What the measurements of plans cost together."""
+    scan = scan_of(bound)
+    return price([Ask(scan, Table(query), noise) for plan in plans for query, noise in noisy_queries(plan)])
+
+
+def key_ask(job: KeyedJob, plan: KeyPlan) -> Ask[Any]:
+    """The selection of a plan."""
+    bounds = plan.bounds
+    query = Threshold(bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)
+    return Ask(Scan(job, bounds.l1), query, plan.selection)

@@ -1,0 +1,93 @@
+"""Tables and jobs for tests of selected keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dpduck.kernel.counting.jobs import Attribute, KeyedJob
+from dpduck.kernel.noise.law import NoiseKind
+from dpduck.kernel.queries.key_delta import GroupBounds
+from dpduck.kernel.queries.keys import read_groups
+from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
+from dpduck.values.domain import ValueDomain
+from tests.support.nodes import adds, counts, key, own
+
+Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex
+Group = tuple[object, ...]
+
+SEXES = ValueDomain("VARCHAR", ("F", "M"))
+CONTENT = ("t.unit", "t.reason", "t.sex")
+PLAIN = "CAST(t.reason AS VARCHAR)"
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One database for all."""
+    return duckdb.connect(config={"threads": 1})
+
+
+def load(rows: Sequence[Row], columns: str = "unit BIGINT, reason VARCHAR, sex VARCHAR") -> duckdb.DuckDBPyConnection:
+    """The table t with these rows, in their order."""
+    connection = database()
+    connection.execute(f"CREATE OR REPLACE TABLE t ({columns})")
+    if rows:
+        units, reasons, sexes = (pa.array(list(column)) for column in zip(*rows, strict=True))
+        connection.register("given", pa.table({"unit": units, "reason": reasons, "sex": sexes}))
+        connection.execute("INSERT INTO t SELECT * FROM given")
+        connection.unregister("given")
+    return connection
+
+
+def job_of(
+    groups: int = 2,
+    max_rows: int = 4,
+    *,
+    by_sex: bool = False,
+    unit_sql: str | None = "t.unit",
+    texts: tuple[str, ...] = (PLAIN,),
+    conditions: tuple[str, ...] = ("", "t.sex = 'F'"),
+    filters: tuple[str, ...] = (),
+) -> KeyedJob:
+    """A job over t; by_sex: with a key that has a public domain before the text."""
+    keys = (key("t.sex", SEXES),) if by_sex else ()
+    attributes = (Attribute((0,), np.arange(2), 2),) if by_sex else ()
+    aggregates = tuple(map(adds, conditions))
+    rows = counts("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, aggregates, copies=groups)
+    return KeyedJob(rows, tuple(map(own, texts)), groups)
+
+
+def grouped(rows: Sequence[Row], job: KeyedJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
+    """Exact units and aggregates by group."""
+    return groups_in(load(rows), job, key)
+
+
+def groups_in(
+    connection: duckdb.DuckDBPyConnection, job: KeyedJob, key: bytes = b"key"
+) -> dict[Group, tuple[int, ...]]:
+    """The same of the table t as it is."""
+    with connection.cursor() as cursor, read_groups(cursor, job, key, None) as batches:
+        found = pa.concat_tables(batches)
+    place = len(job.rows.attributes) + len(job.texts)
+    rows = (tuple(row.values()) for row in found.to_pylist())
+    return {row[:place]: (row[-1], *row[place:-1]) for row in rows}
+
+
+def plan_of(
+    job: KeyedJob, amount: Fraction = Fraction(1, 2), delta: Fraction = Fraction(1, 100), *, least: int = 1,
+    noise: NoiseKind = NoiseKind.GAUSSIAN, other: bool = False,
+) -> KeyPlan:  # fmt: skip
+    """A plan for the job."""
+    if job.rows.unit is None:
+        bounds = GroupBounds(job.groups, job.groups, job.groups, job.groups)
+    else:
+        groups = min(job.groups, job.rows.max_rows)
+        bounds = GroupBounds(groups, 1, groups, job.rows.max_rows)
+    conditions = [aggregate.condition for aggregate in job.rows.aggregates]
+    reused = tuple(number for number, when in enumerate(conditions) if job.counts_units and not when)
+    return plan_keys(noise, amount, delta, bounds, least=least, aggregates=len(conditions), reused=reused, other=other)

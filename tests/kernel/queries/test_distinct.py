@@ -1,0 +1,107 @@
+"""Numbers of values present: how far one unit moves them, and that prices and counts agree about it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from numpy.typing import NDArray
+
+from dpduck.kernel.ask import Ask, Present, Scan, price
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.jobs import Attribute
+from dpduck.kernel.door import require_paid
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.answers import measure_distinct
+from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery
+from dpduck.values.domain import ValueDomain
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+from tests.kernel.doors import price_of, scan_of
+from tests.support.nodes import adds, counts, key
+
+CELLS, VALUES = 3, 2
+SMALL = Noise(NoiseKind.LAPLACE, Fraction(1, 100))  # a draw is 0 but with a chance of 2 exp(-100)
+BY_CELL = Present(KroneckerQuery((0,), (IdentityFactor(CELLS),)), VALUES)
+ALL = Present(KroneckerQuery((), ()), VALUES)
+JOB = counts(
+    "t", (), "t.u", 5, ("t.u", "t.v"), (key("t.v", ValueDomain("INTEGER", ("1", "2"))),),
+    (Attribute((0,), np.arange(VALUES), VALUES),), (adds(""),),
+)  # fmt: skip
+
+
+def counts_of(rows: list[tuple[int, int]], bound: int = 5, values: int = VALUES) -> ExactCounts:
+    """Rows by cell and value."""
+    cells = np.array([cell for cell, _ in rows], np.int64), np.array([value for _, value in rows], np.int64)
+    return ExactCounts(cells, np.ones((1, len(rows)), np.int64), (CELLS, values), (bound,))
+
+
+def present(rows: list[tuple[int, int]], query: Present) -> NDArray[np.int64]:
+    return measure_distinct(counts_of(rows), query, SMALL, 5, operating_system_entropy())
+
+
+ROWS = st.lists(st.tuples(st.integers(0, CELLS - 1), st.integers(0, VALUES - 1)), max_size=5)
+
+
+@given(others=ROWS, unit=ROWS)
+def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit: list[tuple[int, int]]) -> None:
+    """With and without the rows of a unit; noise is 0 but with a chance below 1e-40 in all."""
+    for query in (BY_CELL, ALL):
+        moved = present(others + unit, query) - present(others, query)
+        assert np.abs(moved).sum() <= query.bound(len(unit))
+        assert np.abs(moved).max() <= query.cell_bound(len(unit))
+        assert (moved**2).sum() <= query.bound(len(unit)) * query.cell_bound(len(unit))
+
+
+def test_the_bound_is_reached() -> None:
+    """One row, all values of one total, all values of all cells: a smaller bound would be wrong."""
+    everything = [(cell, value) for cell in range(CELLS) for value in range(VALUES)]
+    assert present(everything, ALL).sum() == ALL.bound(6) == 2
+    assert present(everything, BY_CELL).sum() == BY_CELL.bound(6) == BY_CELL.bound(100) == 6
+    assert present(everything[:1], BY_CELL).sum() == BY_CELL.bound(1) == 1
+
+
+def test_prices_of_values_present() -> None:
+    """By hand: min(rows, values x cells) for each set by itself, whichever is smaller, in both kinds of noise."""
+    laplace, gaussian = Noise(NoiseKind.LAPLACE, Fraction(2)), Noise(NoiseKind.GAUSSIAN, Fraction(4))
+    assert price_of(ALL, laplace, 5).epsilon == Fraction(2, 2)
+    assert price_of(ALL, gaussian, 5).rho == Fraction(2 * 2, 8)
+    assert price_of(BY_CELL, gaussian, 5).rho == Fraction(5 * 2, 8)
+    assert price_of(ALL, laplace, 1).epsilon == Fraction(1, 2)
+    assert price_of(BY_CELL, laplace, 5).epsilon == Fraction(5, 2)
+    assert price_of(BY_CELL, laplace, 7).epsilon == Fraction(6, 2)
+    scan = scan_of(5)
+    assert price([Ask(scan, ALL, laplace), Ask(scan, BY_CELL, laplace)]).epsilon == Fraction(2 + 5, 2)
+
+
+def test_other_values_than_were_priced_are_not_answered() -> None:
+    """A price for fewer values than are counted, other rows of a unit, or no identity is a defect."""
+    wide, entropy = counts_of([(0, 2)], values=3), operating_system_entropy()
+    with pytest.raises(InternalError, match="disagree about the values"):
+        measure_distinct(wide, BY_CELL, SMALL, 5, entropy)
+    with pytest.raises(InternalError, match="contribution bound"):
+        measure_distinct(counts_of([]), BY_CELL, SMALL, 4, entropy)
+    with pytest.raises(InternalError, match="domain"):
+        short = Present(KroneckerQuery((0,), (IdentityFactor(CELLS - 1),)), VALUES)
+        measure_distinct(counts_of([]), short, SMALL, 5, entropy)
+    with pytest.raises(InternalError, match="no key"):
+        measure_distinct(
+            counts_of([]), Present(KroneckerQuery((1,), (IdentityFactor(VALUES),)), VALUES), SMALL, 5, entropy
+        )
+    with pytest.raises(InternalError, match="no other query"):
+        measure_distinct(
+            counts_of([]), Present(KroneckerQuery((0,), (CentredFactor(CELLS),)), VALUES), SMALL, 5, entropy
+        )
+
+
+@pytest.mark.parametrize("values", [1, 3])
+def test_values_are_compared_before_the_charge(values: int) -> None:
+    """The door looks at the values of what will be counted, not at what a planner says."""
+    noise, scan, charge = Noise(NoiseKind.LAPLACE, Fraction(5)), Scan(JOB, 5), Charge.pure(Fraction(1))
+    require_paid([Ask(scan, ALL, noise)], charge)
+    with pytest.raises(InternalError, match="disagree about the values; nothing was charged"):
+        require_paid([Ask(scan, Present(ALL.query, values), noise)], charge)

@@ -1,0 +1,91 @@
+"""Lazy histograms: the same noise for a key for ever, exact noise for every key, one charge for all."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpduck.kernel.ask import EveryKey
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.histograms import KeyedEntropy, LazyHistogram, keyed_noise, open_histogram
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
+from dpduck.values.errors import InternalError
+from tests.kernel.doors import price_of
+
+ENTROPY = operating_system_entropy()
+SPREAD = {NoiseKind.GAUSSIAN: Fraction(2500), NoiseKind.LAPLACE: Fraction(50)}
+VARIANCE = {NoiseKind.GAUSSIAN: 2500.0, NoiseKind.LAPLACE: 5000.0}
+
+
+def keys(count: int, start: int = 0) -> KeyDigests:
+    numbers = np.arange(start, start + count, dtype=np.uint64)
+    return KeyDigests(numbers, numbers * np.uint64(7))
+
+
+def counts(values: np.ndarray) -> KeyCounts:
+    these = keys(len(values))
+    return KeyCounts(these.high, these.low, values.astype(np.int64))
+
+
+def test_a_stream_does_not_depend_on_how_it_is_read() -> None:
+    """The stream of a key is one sequence of bytes; other keys and other secrets have others."""
+    whole = KeyedEntropy(b"s" * 32, b"key").bytes(100)
+    parts = KeyedEntropy(b"s" * 32, b"key")
+    assert b"".join(parts.bytes(size) for size in (1, 31, 2, 66)) == whole
+    assert KeyedEntropy(b"s" * 32, b"kez").bytes(100) != whole
+    assert KeyedEntropy(b"t" * 32, b"key").bytes(100) != whole
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
+    """4,000 keys: variance within 25 % (9 standard errors or more), mean near 0, and each key repeats its draw.
+
+    A scale that is 2/3 or 3/2 of the right one has a variance of 4/9 or 9/4: rejected. False alarm below 1e-9.
+    """
+    drawn = keyed_noise(b"s" * 32, keys(4000), Noise(noise, SPREAD[noise])).astype(float)
+    assert 0.75 < np.mean(drawn**2) / VARIANCE[noise] < 1.25
+    assert abs(drawn.mean()) < 7 * (VARIANCE[noise] / 4000) ** 0.5
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.12
+    assert keyed_noise(b"s" * 32, keys(20, 30), Noise(noise, SPREAD[noise])).tolist() == drawn[30:50].tolist()
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
+    """Keys with rows and keys without: same question, same value, in any order and after a restart.
+
+    The mean square of 1,000 Laplace draws is above 1.8 of the variance or below 0.6 with a chance below 1e-12.
+    """
+    made = open_histogram(counts(np.full(3000, 10**6)), Noise(noise, SPREAD[noise]), ENTROPY)
+    first = made.values(keys(4000), Noise(noise, SPREAD[noise]))
+    again = LazyHistogram.from_bytes(made.to_bytes())
+    assert again.values(keys(4000), Noise(noise, SPREAD[noise])).tolist() == first.tolist()
+    assert again.values(keys(10, 2995), Noise(noise, SPREAD[noise])).tolist() == first[2995:3005].tolist()
+    for part, exact in ((first[:3000], 10**6), (first[3000:], 0)):
+        assert 0.6 < np.mean((part - exact).astype(float) ** 2) / VARIANCE[noise] < 1.8
+    assert "10" not in repr(made)
+    with pytest.raises(InternalError):
+        LazyHistogram.from_bytes(made.to_bytes() + b"\0" * 8)
+
+
+def test_every_histogram_has_its_own_noise() -> None:
+    """Two histograms of the same counts share no noise, neither of keys with rows nor of keys without."""
+    values = [
+        open_histogram(counts(np.zeros(200)), Noise(NoiseKind.GAUSSIAN, Fraction(10**8)), ENTROPY).values(
+            keys(400), Noise(NoiseKind.GAUSSIAN, Fraction(10**8))
+        )
+        for _ in range(2)
+    ]
+    assert (values[0] == values[1]).sum() < 10
+    empty = open_histogram(counts(np.zeros(0)), Noise(NoiseKind.GAUSSIAN, Fraction(100)), ENTROPY)
+    assert LazyHistogram.from_bytes(empty.to_bytes()).values(
+        keys(3), Noise(NoiseKind.GAUSSIAN, Fraction(100))
+    ).shape == (3,)
+
+
+def test_the_price_is_that_of_one_key() -> None:
+    """All keys together cost what one costs, because a unit's rows are bounded over all of them."""
+    assert price_of(EveryKey(), Noise(NoiseKind.LAPLACE, Fraction(8)), 4).epsilon == Fraction(1, 2)
+    assert price_of(EveryKey(), Noise(NoiseKind.GAUSSIAN, Fraction(32)), 4).rho == Fraction(1, 4)
+    with pytest.raises(InternalError):
+        price_of(EveryKey(), Noise(NoiseKind.GAUSSIAN, Fraction(0)), 4)

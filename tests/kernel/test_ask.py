@@ -1,0 +1,119 @@
+"""Prices from norms: how far a unit moves an answer that is of one cell each, and any other answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpduck.kernel.ask import Ask, Scan, Table, norms_of
+from dpduck.kernel.counting.jobs import Attribute, CountingJob
+from dpduck.kernel.door import require_paid
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.operators import (
+    CentredFactor,
+    Factor,
+    HadamardFactor,
+    IdentityFactor,
+    KroneckerQuery,
+    MatrixFactor,
+)
+from dpduck.values.domain import ValueDomain
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+from tests.support.nodes import adds, counts, key
+
+ROWS, MOST, SIZES = 16, 3, (4, 3)
+GAUSSIAN = Noise(NoiseKind.GAUSSIAN, Fraction(4))
+SCAN = Scan(None, ROWS, most=MOST, attributes=len(SIZES))
+CELLS = KroneckerQuery((0, 1), (IdentityFactor(4), IdentityFactor(3)))
+PREFIXES = MatrixFactor(np.tril(np.ones((4, 4), np.int64)))
+SHIFTED = MatrixFactor(2 * np.eye(4, dtype=np.int64)[[1, 0, 3]])
+OTHERS: dict[str, tuple[tuple[int, ...], tuple[Factor, ...]]] = {
+    "a margin": ((0,), (IdentityFactor(4),)),
+    "the total": ((), ()),
+    "residuals": ((0, 1), (CentredFactor(4), IdentityFactor(3))),
+    "Fourier coefficients": ((0, 1), (IdentityFactor(4), HadamardFactor(3))),
+    "prefixes": ((0, 1), (PREFIXES, IdentityFactor(3))),
+}
+
+
+def norms(query: KroneckerQuery, scan: Scan = SCAN) -> tuple[int, int, int]:
+    found = norms_of(Ask(scan, Table(query), GAUSSIAN))
+    assert found is not None
+    return found
+
+
+def test_cells_cost_the_root_of_both_bounds() -> None:
+    """By hand: 16 in all and 3 in one cell are 48 in squares. Without a bound of one cell 256."""
+    assert norms(CELLS) == (16, 48, 3)
+    assert norms(CELLS, Scan(None, ROWS)) == (16, 256, 16)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_answers_that_add_up_cells_cost_what_they_did(name: str) -> None:
+    """A unit that is once in each of m cells moves their sum by m: no bound of one cell helps."""
+    query = KroneckerQuery(*OTHERS[name])
+    assert norms(query) == norms(query, Scan(None, ROWS))
+
+
+def vectors() -> list[NDArray[np.int64]]:
+    """What a unit may add: up to 16 in all, 3 in one cell, of both signs; spread, gathered, and by chance."""
+    drawn, found = np.random.default_rng(1), []
+    for number in range(400):
+        cells, left = np.zeros(12, np.int64), ROWS
+        for place in drawn.permutation(12):
+            size = min(left, MOST if number % 2 else int(drawn.integers(0, MOST + 1)))
+            cells[place], left = size * drawn.choice([-1, 1]), left - size
+        found.append(np.abs(cells).reshape(SIZES) if number % 3 else cells.reshape(SIZES))
+    return found
+
+
+@pytest.mark.parametrize("name", ["cells", "twice some cells", *OTHERS])
+def test_no_vector_within_the_bounds_moves_further(name: str) -> None:
+    """Brute force over vectors that meet both bounds with nothing to spare."""
+    known = {"cells": CELLS, "twice some cells": KroneckerQuery((0, 1), (SHIFTED, IdentityFactor(3)))}
+    query = known[name] if name in known else KroneckerQuery(*OTHERS[name])
+    first, squared, most = norms(query)
+    for vector in vectors():
+        summed = vector.sum(axis=tuple(axis for axis in range(2) if axis not in query.attributes))
+        moved = np.abs(query.apply(np.asarray(summed)))
+        assert (moved.sum() <= first, (moved * moved).sum() <= squared, moved.max() <= most) == (True, True, True)
+
+
+def job_of(codes: list[int], size: int) -> CountingJob:
+    """Persons by a key of three values that becomes an attribute."""
+    persons = adds("", "sum", steps=1, per_group="sum")
+    values = key("t.k", ValueDomain("INTEGER", ("1", "2", "3")))
+    attribute = Attribute((0,), np.array(codes, np.int64), size)
+    return counts("t", (), "t.u", ROWS, ("t.k",), (values,), (attribute,), (persons,))
+
+
+def test_the_bound_of_a_cell_is_that_of_the_job() -> None:
+    """A key whose values an attribute merges has no smaller bound for a cell. The door believes no other number."""
+    apart, merged = job_of([2, 0, 1], 3), job_of([0, 0, 1], 2)
+    assert (apart.unit_bounds, apart.cell_bounds) == ((3,), (1,))
+    assert (merged.unit_bounds, merged.cell_bounds) == ((3,), (3,))
+    assert job_of([0, -1, 1], 2).cell_bounds == (1,), "a value that is dropped merges nothing"
+    query = KroneckerQuery((0,), (IdentityFactor(3),))
+    ask = Ask(Scan(apart, 3, most=1, attributes=1), Table(query), GAUSSIAN)
+    require_paid([ask], Charge.concentrated(ask.cost.rho))
+    merged_ask = Ask(Scan(merged, 3, most=1, attributes=1), Table(query), GAUSSIAN)
+    for wrong in (merged_ask, replace(ask, scan=Scan(apart, 3, most=1, attributes=2))):
+        with pytest.raises(InternalError, match="nothing was charged"):
+            require_paid([wrong], Charge.concentrated(Fraction(50)))
+
+
+def test_tables_of_several_aggregates_have_no_one_price() -> None:
+    """A unit moves the tables of each aggregate: two at the price of one cost half of the true price."""
+    apart = job_of([2, 0, 1], 3)
+    two = replace(apart, aggregates=apart.aggregates * 2)
+    query = KroneckerQuery((0,), (IdentityFactor(3),))
+    for tables in (range(1), range(1, 2), range(0)):
+        ask = Ask(Scan(two, 3, tables), Table(query), GAUSSIAN)
+        require_paid([ask], Charge.concentrated(ask.cost.rho))
+    with pytest.raises(InternalError, match="nothing was charged"):
+        require_paid([Ask(Scan(two, 3, range(2)), Table(query), GAUSSIAN)], Charge.concentrated(Fraction(50)))

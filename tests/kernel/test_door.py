@@ -1,0 +1,373 @@
+"""The order of a release, and the door itself: priced, charged, then counted, and each ask as often as declared."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpduck.algebra.dyadic import Axis
+from dpduck.kernel.ask import (
+    Ask,
+    Candidate,
+    Choice,
+    EveryKey,
+    Families,
+    Layers,
+    Present,
+    Scan,
+    Sketch,
+    SparseVector,
+    Table,
+    Threshold,
+    Total,
+    Within,
+    price,
+)
+from dpduck.kernel.columns.expressions import Column
+from dpduck.kernel.columns.keys import KeyColumn, KeyText
+from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.jobs import CountingJob, KeyJob
+from dpduck.kernel.door import Bill, Door, charged, opened, reopened
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.cells import MixedRadix
+from dpduck.kernel.queries.key_counts import KeyCounts, count_keys
+from dpduck.kernel.queries.operators import CentredFactor, Family, IdentityFactor, KroneckerQuery
+from dpduck.kernel.queries.sessions import GateLaw
+from dpduck.kernel.relations import Grouped, Source, Stored
+from dpduck.kernel.worker.workers import Workers
+from dpduck.values.accounting import rho_of_laplace, rho_of_pure
+from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
+from dpduck.values.privacy import ZERO, Budget, Charge
+from tests.kernel.doors import door_over, key_ask, price_of, scan_of
+from tests.kernel.queries.keyed import job_of, plan_of
+from tests.support.nodes import counts, own
+
+UNIT, LAPLACE, GAUSSIAN = "main.t.ROW", NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
+ENTROPY = operating_system_entropy()
+TABLE, TYPES = '"memory"."main"."t"', {'"r0"."u"': "BIGINT", '"r0"."k"': "VARCHAR"}
+ROWS = counts(Source(Stored(TABLE, "r0")), (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), (), (), (), TYPES)
+JOB = KeyJob(ROWS, KeyText((KeyColumn(Column("r0", "k", "VARCHAR")),)))
+POLICIES = f"""
+CREATE TABLE private.dpduck.public_tables (table_name VARCHAR);
+CREATE TABLE private.dpduck.policies (table_name VARCHAR, definition JSON, active BOOLEAN);
+INSERT INTO private.dpduck.policies VALUES ('{TABLE}', '{{"unit": ["{UNIT}", "u", 2, null]}}', true);
+"""
+
+
+def total(scale: int = 4, scan: Scan | None = None, times: int = 1) -> Ask[int]:
+    """The number of rows, of which a unit has two: 2 / scale of epsilon."""
+    return Ask(scan or scan_of(2, JOB), Total(), Noise(LAPLACE, Fraction(scale)), times)
+
+
+def bill(epsilon: Fraction = Fraction(1, 2)) -> Bill:
+    return Bill(UNIT, "t", Charge.pure(epsilon), "owner", "SELECT ..", "a total")
+
+
+class Vault:
+    """A table, a ledger with a budget of 3, and everything that happens, in order."""
+
+    def __init__(self) -> None:
+        self.con = duckdb.connect()
+        self.con.execute("CREATE TABLE t AS SELECT i // 2 AS u, CAST(i % 5 AS VARCHAR) AS k FROM range(1000) AS r(i)")
+        self.con.execute("ATTACH ':memory:' AS private")
+        self.events: list[str] = []
+        self.ledger = Ledger.open(
+            self.con.cursor, "private", secrets_path=None, witness_directory=None, steps=self.events.append
+        )
+        self.con.execute(POLICIES)
+        self.ledger.declare_budget(UNIT, "t", Budget(Fraction(3), ZERO, ZERO, None), "owner", "CREATE ..")
+        self.events.clear()
+
+    def unchanged(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self.events.append("facts")
+        assert cursor.execute("SELECT count(*) FROM memory.main.t").fetchone() == (1000,)
+
+    def open(self, asks: list[Ask[Any]], paid: Bill | None = None, **given: Any) -> Any:
+        unchanged = given.get("unchanged", self.unchanged)
+        return opened(
+            asks, paid or bill(), self.ledger, self.con.cursor, unchanged, ENTROPY, self.events.append, Workers()
+        )
+
+    @property
+    def charges(self) -> int:
+        return len(self.ledger.entries()) - 1
+
+
+def test_the_order_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts are looked at in the transaction that counts, the charge is durable, and only then rows are read."""
+    vault, ask = Vault(), total(8, times=2)
+
+    def noted(*given: Any) -> KeyCounts:
+        vault.events.append("rows read")
+        return count_keys(*given)
+
+    monkeypatch.setattr("dpduck.kernel.door.count_keys", noted)
+    with vault.open([ask]) as door:
+        assert vault.events[:3] == ["facts", "before the charge", "charge begins"]
+        assert vault.events[-1] == "charge returns" and vault.charges == 1
+        assert door.entry == vault.ledger.last_entry()
+        vault.con.execute("DELETE FROM t WHERE u > 10")  # after the transaction began: not seen by it
+        assert abs(door.answer(ask) - 1000) < 8 * 60  # false alarm exp(-60)
+    assert vault.events.index("rows read") > vault.events.index("charge returns")
+    with pytest.raises(InternalError, match="not declared, or is used up"):  # though once is left
+        door.answer(ask)
+
+
+@pytest.mark.parametrize(
+    ("rows", "unit"),
+    [
+        (replace(ROWS, unit=Column("r0", "k", "VARCHAR")), UNIT),
+        (replace(ROWS, unit=None), UNIT),
+        (replace(ROWS, unit=own('"r0"."u"')), UNIT),
+        (replace(ROWS, source=Source(Grouped(TABLE, "r0"))), UNIT),
+        (replace(ROWS, filters=(own("random() < 1"),)), UNIT),
+        (ROWS, "main.other.u"),
+    ],
+    ids=["another column", "no unit", "SQL for a unit", "SQL for rows", "SQL for a condition", "another charge"],
+)
+def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> None:
+    """The kernel finds the unit of rows in the store itself, and charges nothing where a job says something else."""
+    vault = Vault()
+    vault.ledger.declare_budget("main.other.u", "o", Budget(Fraction(3), ZERO, ZERO, None), "owner", "CREATE ..")
+    before = vault.charges
+    ask = total(4, scan_of(2, KeyJob(rows, JOB.key)))
+    with pytest.raises(InternalError), vault.open([ask], replace(bill(), unit_key=unit)):
+        pytest.fail("opened")
+    assert vault.charges == before
+
+
+def test_a_policy_that_is_dropped_meanwhile_is_found() -> None:
+    """What the statement knew of its tables does not count."""
+    vault = Vault()
+    vault.con.execute("UPDATE private.dpduck.policies SET active = false")
+    with pytest.raises(Refusal, match="changed meanwhile"), vault.open([total()]):
+        pytest.fail("opened")
+    assert vault.charges == 0
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        [total(3)],
+        [total(4, times=2)],
+        [total(8), total(8), total(10**6)],
+        [total(4, scan_of(1, JOB))],
+        [total(12, scan_of(3, JOB))],
+        [Ask(scan_of(2, JOB), Total(), Noise(GAUSSIAN, Fraction(10**9)))],
+        [],
+    ],
+    ids=[
+        "less noise",
+        "twice",
+        "one more",
+        "a smaller bound than the SQL's",
+        "a larger one",
+        "rho for epsilon",
+        "nothing",
+    ],
+)
+def test_asks_beyond_the_charge_are_a_defect(asks: list[Ask[Any]]) -> None:
+    """Nothing is charged and nothing is looked at."""
+    vault = Vault()
+    with pytest.raises(InternalError), vault.open(asks):
+        pytest.fail("opened")
+    assert vault.events == [] and vault.charges == 0
+
+
+def test_a_refusal_charges_nothing() -> None:
+    """No room in the budget, or facts that are no longer so: before the charge."""
+    vault = Vault()
+
+    def changed(cursor: duckdb.DuckDBPyConnection) -> None:
+        raise Refusal("the table changed", accepted="asking again")
+
+    with pytest.raises(BudgetRefusal), vault.open([total()], bill(Fraction(4))):
+        pytest.fail("opened")
+    assert vault.events == []
+    with pytest.raises(Refusal, match="the table changed"), vault.open([total()], unchanged=changed):
+        pytest.fail("opened")
+    assert vault.charges == 0
+
+
+def test_an_ask_is_answered_as_often_as_declared() -> None:
+    """Twice where it says so; a copy of it, however alike, is another ask."""
+    ask = total(times=2)
+    door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.arange(3)), [ask])
+    for other in (replace(ask), replace(ask, noise=Noise(LAPLACE, Fraction(1))), total()):
+        with pytest.raises(InternalError, match="not declared, or is used up"):
+            door.answer(other)
+    door.answer(ask)
+    door.answer(ask)
+    with pytest.raises(InternalError, match="not declared, or is used up"):
+        door.answer(ask)
+
+
+def test_a_family_is_paid_member_by_member() -> None:
+    """Members of other kinds or scans, and what is beyond the limit, are refused; so is a member that is admitted
+    twice and paid for once."""
+    scan = scan_of(1)
+    family: Ask[None] = Ask(scan, Within(Fraction(1), pure=True, kinds=(Total,)))
+    door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.arange(3)), [family])
+    half = total(2, scan)
+    for wrong in (total(10**6), Ask(scan, EveryKey(), Noise(LAPLACE, Fraction(10**6)))):
+        with pytest.raises(InternalError, match="family"):
+            door.admit(wrong, family)
+    door.admit(half, family)
+    door.admit(half, family)
+    assert door.left(family) == 0
+    with pytest.raises(InternalError, match="beyond its family"):
+        door.admit(total(10**6, scan), family)
+    with pytest.raises(InternalError, match="no family"):
+        door.admit(half, Ask(scan, Within(Fraction(1), pure=True, kinds=(Total,))))
+    door.answer(half)
+    door.answer(half)
+    with pytest.raises(InternalError, match="used up"):
+        door.answer(half)
+    with pytest.raises(InternalError):
+        door.answer(family)
+
+
+def test_a_door_is_hidden() -> None:
+    """Neither its text nor a copy shows what is behind it."""
+    door = door_over(KeyCounts(*(np.arange(3, dtype=np.uint64),) * 2, np.array([123456, 1, 2])), [total()])
+    door.count()
+    assert "123456" not in repr(door)
+    for leak in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InternalError):
+            leak(door)
+
+
+def test_bounds_of_selected_keys_are_those_of_the_sql() -> None:
+    """A threshold priced for fewer groups or rows than the SQL keeps is refused before the charge."""
+    vault, job = Vault(), job_of(2, 4)
+    asks = [key_ask(job, plan_of(job_of(2, 3), Fraction(1, 2), noise=LAPLACE))]
+    with pytest.raises(InternalError, match="disagree about the contribution bound"), vault.open(asks):
+        pytest.fail("opened")
+    assert vault.charges == 0
+
+
+def test_a_delta_that_was_not_paid_is_a_defect() -> None:
+    """Groups that one unit makes are published with a probability that the charge must hold."""
+    vault, job = Vault(), job_of(2, 4)
+    ask = key_ask(job, plan_of(job, Fraction(1, 2), noise=LAPLACE))
+    exact = ask.cost
+    with pytest.raises(BudgetRefusal, match="pure"), vault.open([ask], replace(bill(), charge=exact)):
+        pytest.fail("opened")
+    with (
+        pytest.raises(InternalError, match="cost more"),
+        vault.open([ask], replace(bill(), charge=replace(exact, delta=ZERO))),
+    ):
+        pytest.fail("opened")
+    assert vault.charges == 0
+
+
+def test_a_session_is_reopened_for_what_was_paid() -> None:
+    """A law that costs more than its entry in the ledger is not counted for, whatever the store says."""
+    vault, scan = Vault(), scan_of(2, JOB)
+    law = GateLaw(3, 2, 10, Fraction(10**6), Fraction(10**6), LAPLACE, Fraction(10**6), Fraction(10**6))
+    asks: list[Ask[Any]] = [law.total_ask(scan), law.gate_ask(scan)]
+    paid = price(asks).epsilon
+    assert paid is not None
+    with vault.open(asks, bill(paid)) as door:
+        vault.ledger.secrets.put("session", door.answer(asks[1]))
+    given = ("session", door.entry, vault.ledger, vault.con.cursor, vault.unchanged, ENTROPY, Workers())
+    reopened(law, scan, *given)
+    vault.events.clear()
+    for dearer in (replace(law, parameter=law.parameter / 2), replace(law, question_scale=law.question_scale - 1)):
+        with pytest.raises(InternalError, match="cost more"):
+            reopened(dearer, scan, *given)
+    assert vault.events == [], "refused before anything was looked at"
+
+
+@pytest.mark.parametrize(("kind", "largest"), [(LAPLACE, 1 << 40), (GAUSSIAN, 1 << 80)])
+def test_noise_that_cannot_be_drawn_is_not_made(kind: NoiseKind, largest: int) -> None:
+    """The limit of 64-bit samplers is a refusal; no noise at all, or floating point, is a defect."""
+    assert Noise(kind, Fraction(largest)).variance > 0
+    with pytest.raises(Refusal, match="would not fit 64-bit numbers"):
+        Noise(kind, Fraction(largest) + Fraction(1, 3))
+    for parameter in (Fraction(0), Fraction(-1), 1.0):
+        with pytest.raises(InternalError, match="without noise"):
+            Noise(kind, parameter)  # type: ignore[arg-type]
+
+
+def test_prices_by_hand() -> None:
+    """Every kind of query at small numbers; repeated answers add up; other questions have no price."""
+    two, four = Noise(LAPLACE, Fraction(2)), Noise(GAUSSIAN, Fraction(4))
+    families = Families((Family((0,), (3,)),), whole=True)
+    assert price_of(Total(), two, 3).epsilon == Fraction(3, 2)
+    assert price_of(Total(), four, 3) == Charge.concentrated(Fraction(9, 8))
+    assert price_of(Candidate(families), four, 2, times=5).rho == 5 * Fraction(4, 8)
+    assert price_of(Sketch(5, 7, ()), two, 3).epsilon == Fraction(15, 2)
+    gate = SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(GAUSSIAN, Fraction(1024**2)))
+    assert price_of(gate, Noise(LAPLACE, Fraction(512)), 1, times=4).rho == 4 * (Fraction(9, 2) + Fraction(1, 2))
+    axis = Axis("dyadic", 8)
+    layers = Layers((axis, None), MixedRadix((axis.nodes, 3)))
+    assert price_of(layers, two, 3).epsilon == Fraction(4 * 3, 2), "8, 4, 2 and 1 label: four nodes for a row"
+    one = KroneckerQuery((0,), (CentredFactor(1),))
+    with pytest.raises(InternalError, match="no other query"):
+        price_of(Present(KroneckerQuery((0,), (CentredFactor(2),)), 5), two, 3)
+    assert price_of(Table(one), two, 3).epsilon == 0, "what is always 0 costs nothing"
+    together = price([total(4), total(8, times=3)])
+    assert together.epsilon == Fraction(2, 4) + 3 * Fraction(2, 8)
+    assert together.rho == rho_of_laplace(2, 2, Fraction(4)) + rho_of_laplace(6, 2, Fraction(8)), "the sum is less"
+    assert price_of(Within(Fraction(3), pure=True, kinds=(Total,)), None, 2).rho == rho_of_pure(Fraction(3))
+    assert price_of(Choice(families, Fraction(1, 4), pure=True), None, 2).rho == rho_of_pure(Fraction(1))
+    assert price_of(Sketch(5, 7, ()), two, 3).rho == rho_of_laplace(15, 3, Fraction(2))
+    assert price_of(layers, two, 3).rho == rho_of_laplace(12, 3, Fraction(2))
+    assert price_of(Present(KroneckerQuery((0,), (IdentityFactor(4),)), 2), two, 5).rho == (
+        rho_of_laplace(5, 2, Fraction(2))
+    )
+    assert price_of(Table(KroneckerQuery((0,), (CentredFactor(3),))), two, 5).rho == (
+        rho_of_laplace(20, 10, Fraction(2))
+    ), "columns 2, -1, -1: 5 rows move no answer by more than 10"
+    pure = price_of(
+        SparseVector(Noise(LAPLACE, Fraction(1024)), Noise(LAPLACE, Fraction(1024))), Noise(LAPLACE, Fraction(512)), 1
+    )
+    assert pure == Charge(Fraction(4), rho_of_pure(Fraction(4)))
+    with pytest.raises(InternalError, match="without its noise"):
+        price_of(Total(), None)
+    with pytest.raises(InternalError, match="one-sided geometric"):
+        price_of(gate, four)
+    with pytest.raises(InternalError, match="either Laplace or Gaussian"):
+        job = job_of(1, 4)
+        ask = key_ask(job, plan_of(job))
+        assert isinstance(ask.query, Threshold)
+        price([replace(ask, query=replace(ask.query, answers=two))])
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_counts_of_another_bound_are_not_answered(bound: int) -> None:
+    """Whatever was declared, counts say how much of them one unit is."""
+    ask = total(scan=scan_of(2))
+    counts = ExactCounts((np.arange(2),), np.ones((1, 2), np.int64), (2,), (bound,))
+    with pytest.raises(InternalError, match="disagree about the contribution bound"):
+        door_over(counts, [ask]).answer(ask)
+
+
+def test_a_door_needs_no_ledger_to_refuse() -> None:
+    """A door that nothing was declared for answers nothing."""
+    door = Door([], lambda job: pytest.fail("counted"), ENTROPY)
+    door.count()
+    assert door.tables([]) == []
+    with pytest.raises(InternalError, match="not declared"):
+        door.answer(total())
+
+
+def test_what_the_ledger_is_charged() -> None:
+    """Of a pure statement, what its asks cost of rho, but never less than MIN EPSILON says, nor more than its price."""
+    asks, stated = [total(4, times=2)], Charge.pure(Fraction(1))
+    cost = price(asks).rho
+    assert cost < Fraction(1, 3)
+    assert charged(stated, asks, ZERO) == Charge(Fraction(1), cost)
+    assert charged(stated, asks, Fraction(1, 3)) == Charge(Fraction(1), Fraction(1, 3))
+    assert charged(stated, asks, Fraction(2)) == stated
+    assert charged(Charge.concentrated(Fraction(3)), asks, ZERO) == Charge.concentrated(Fraction(3))

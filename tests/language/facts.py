@@ -1,0 +1,28 @@
+"""The frontend on a connection without an engine: what a statement is analysed to, and nothing is run."""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpduck.language.select.analyse import Analysis, analyse
+from dpduck.language.select.request import Request
+from dpduck.language.statements.kinds import AskStatement
+from dpduck.language.statements.parse import parse_statement
+from dpduck.store.catalog import Catalog
+from dpduck.store.policies import PolicyStore
+
+
+def analysed(connection: duckdb.DuckDBPyConnection, text: str) -> Analysis | None:
+    """The analysis of a SELECT; None for other statements."""
+    statement = parse_statement(text)
+    if not isinstance(statement, AskStatement):
+        return None
+    with connection.cursor() as cursor:
+        return analyse(statement, Catalog(cursor, PolicyStore(connection.cursor, "private", dict)))
+
+
+def request_of(connection: duckdb.DuckDBPyConnection, text: str) -> Request:
+    """The request of a SELECT that is accepted."""
+    analysis = analysed(connection, text)
+    assert analysis is not None
+    return analysis.request

@@ -1,0 +1,209 @@
+"""What may run over private rows: every function that DuckDB has is tried, and only the pinned ones pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dpduck.kernel.worker.functions import FUNCTIONS
+from dpduck.language.rows.expressions import sql_of
+from dpduck.language.rows.functions import MAX_GROWTH, check_row_local, check_size
+from dpduck.language.text.dialect import PrivateDuckDB
+from dpduck.store.sandbox import check_tree
+from dpduck.values.errors import Refusal
+
+ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")
+ACCEPTED = """
+abs acos ascii asin atan atan2 cbrt ceil ceiling century char_length character_length concat contains cos date_add
+date_diff date_part date_trunc datediff datetrunc day dayname dayofweek dayofyear decade ends_with even exp floor gcd
+greatest hour if instr isfinite isinf isnan isodow last_day lcase lcm least left len length ln log log10 log2 lower
+ltrim make_date minute mod month monthname nullif position pow power prefix quarter regexp_extract regexp_full_match
+regexp_matches regexp_replace replace reverse right round rtrim second sign signbit sin split_part sqrt starts_with
+strftime strip_accents strlen strpos substr substring suffix tan trim trunc ucase unicode upper week weekday weekofyear
+xor year
+"""
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+def expression(text: str) -> exp.Expr:
+    query = PrivateDuckDB().parse(f"SELECT {text}")[0]
+    assert query is not None
+    parsed = query.expressions[0]
+    assert isinstance(parsed, exp.Expr)
+    return parsed
+
+
+def duckdbs_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    row = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
+    assert row is not None
+    return json.loads(row[0])
+
+
+def accepted_forms(connection: duckdb.DuckDBPyConnection, name: str) -> list[str]:
+    """The SQL that both looks accept for calls of a function with every number of arguments."""
+    forms = []
+    for arguments in ARGUMENTS:
+        try:
+            call = expression(f"{name}({arguments})")
+            check_row_local(call)
+            sql = sql_of(call)
+            check_tree(duckdbs_tree(connection, f"SELECT {sql}"))
+        except (Refusal, SqlglotError):
+            continue
+        forms.append(sql)
+    return forms
+
+
+@pytest.mark.slow
+def test_every_function_of_duckdb_is_tried(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of all functions, macros, aggregates and table functions that DuckDB has, the pinned ones may run, no other."""
+    names = [row[0] for row in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()]
+    callable_names = [name for name in names if name.isidentifier()]
+    assert len(callable_names) > 600
+    passed = {name for name in callable_names if accepted_forms(connection, name)}
+    assert passed <= set(ACCEPTED.split())
+    assert passed >= set(ACCEPTED.split()) & set(callable_names)
+
+
+def test_listed_functions_are_deterministic(connection: duckdb.DuckDBPyConnection) -> None:
+    """Every function that the second look lets DuckDB run is built in, consistent and without side effects."""
+    rows = connection.execute(
+        "SELECT lower(function_name), function_type, stability, has_side_effects, internal FROM duckdb_functions()"
+    ).fetchall()
+    known = {row[0] for row in rows}
+    assert known >= FUNCTIONS - {"row", "struct_pack"}
+    for name, kind, stability, side_effects, internal in rows:
+        if name in FUNCTIONS:
+            assert internal and not side_effects, name
+            assert kind in ("scalar", "macro") and stability in ("CONSISTENT", None), name
+
+
+def test_volatile_functions_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
+    """Nothing that DuckDB itself calls volatile, or constant within a query alone, passes in any form."""
+    rows = connection.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "WHERE has_side_effects OR stability NOT IN ('CONSISTENT') OR function_type LIKE '%table%'"
+    ).fetchall()
+    assert len(rows) > 20
+    assert [name for (name,) in rows if name.isidentifier() and accepted_forms(connection, name)] == []
+
+
+def test_user_functions_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
+    """Macros and functions of the user are on no list, whatever their names."""
+    assert [name for name in ("peek", "my_upper", "upper2", "main.upper") if accepted_forms(connection, name)] == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT random()",
+        "SELECT x FROM t, u WHERE nextval('s') > 0",
+        "SELECT (SELECT 1)",
+        "SELECT x IN (SELECT 1) FROM t",
+        "SELECT rank() OVER () FROM t",
+        "SELECT * FROM t",
+        "SELECT COLUMNS('a') FROM t",
+        "SELECT list_transform([1], lambda x: x)",
+        "SELECT x FROM range(10)",
+        "SELECT x FROM (SELECT 1 AS x)",
+        "SELECT x FROM t TABLESAMPLE 10%",
+        "SELECT x FROM t UNION ALL SELECT 1",
+        "WITH t AS (SELECT 1 AS x) SELECT x FROM t",
+        "SELECT other.upper(x) FROM t",
+        "SELECT $1 FROM t",
+        "SELECT x FROM t; SELECT 1",
+        "not SQL",
+    ],
+)
+def test_the_second_look_sees(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB's own parse is refused where it holds anything but plain functions over rows of tables."""
+    with pytest.raises(Refusal):
+        check_tree(duckdbs_tree(connection, sql))
+
+
+@pytest.mark.parametrize(
+    ("text", "grows"),
+    [
+        ("replace(a, 'x', 'yy')", False),
+        (f"replace(a, 'x', '{'y' * (MAX_GROWTH + 1)}')", True),
+        ("replace(replace(a, 'x', 'yyyyyyyyy'), 'y', 'zzzzzzzzz')", True),
+        ("replace(replace(a, 'x', 'yyyyyyyyy'), 'yyyyyyyyy', 'x')", False),
+        (f"replace(a, '', '{'y' * (MAX_GROWTH + 1)}')", True),
+        ("a || a || a", False),
+        (" || ".join(["a"] * (MAX_GROWTH + 1)), True),
+        (f"concat({', '.join(['a'] * (MAX_GROWTH + 1))})", True),
+        (f"regexp_replace(a, '.', '{'y' * MAX_GROWTH}', 'g')", True),
+        (f"upper(replace(a || a, 'x', '{'y' * 33}'))", True),
+        (f"a = '{'y' * 1000}'", False),
+    ],
+)
+def test_texts_cannot_explode(text: str, grows: bool) -> None:
+    """No expression makes a text of a row many times as long: memory must not depend on what a row holds."""
+    if grows:
+        with pytest.raises(Refusal, match="times as long"):
+            check_size(expression(text))
+    else:
+        check_row_local(expression(text))
+
+
+LONG = "y" * 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"replace(replace('{'a' * 1000}', 'a', '{LONG}'), 'y', '{'z' * 400}')", "literals make a text"),
+        (f"strlen(CASE WHEN hiv THEN replace('{'a' * 100}', 'a', '{LONG}') END) > 5", "literals make a text"),
+        (" || ".join([f"'{'y' * 20_000}'"] * 4), "literals make a text"),
+        (f"regexp_replace('{'a' * 300}', 'a', '{'b' * 300}', 'g') = a", "literals make a text"),
+        (f"strftime(day, '{'%A' * 1100}') = a", "literals make a text"),
+        (f"regexp_matches(CASE WHEN hiv THEN '{'y' * 20_000}' END, '{'y*' * 100}')", "make this take"),
+        (f"contains('{'y' * 20_000}' || a, '{LONG}z')", "make this take"),
+        (f"strpos('{'y' * 20_000}' || a, '{LONG}z') > 1", "make this take"),
+        (f"'{'y' * 20_000}' || a LIKE '%{LONG}z%'", "make this take"),
+        (f"split_part('{'y' * 20_000}' || a, '{LONG}z', 1) = a", "make this take"),
+        ("regexp_matches(a, '((a{100}){100}){100}')", "a pattern of "),
+        ("a SIMILAR TO '(.{1,1000}){2}'", "a pattern of "),
+        ("a LIKE '%a_%b'", "more than one wildcard"),
+        ("a LIKE '%a!_%b' ESCAPE '!'", "more than one wildcard"),
+        ("a ILIKE '%a%b%'", "more than one wildcard"),
+        ("a GLOB '*a*b'", "more than one wildcard"),
+    ],
+)
+def test_one_row_costs_little(text: str, said: str) -> None:
+    """Neither literals nor patterns make a row that CASE has chosen cost what a clock or the memory would show."""
+    with pytest.raises(Refusal, match=said):
+        check_row_local(expression(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a ILIKE '%diabetes%'",
+        "a ILIKE 'diab%'",
+        "a LIKE '%a%b%c%d%e%f%'",
+        "lower(a) LIKE '%a%b%c%'",
+        "a LIKE 'a_c%'",
+        "a LIKE '%_%'",
+        "a GLOB '*.csv*'",
+        "regexp_matches(a, '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$')",
+        "regexp_replace(a, '[0-9]{1,3}', '#', 'g') = 'x'",
+        f"coalesce(a, '') LIKE '%{LONG}%'",
+        f"a || ', ' || a || '{LONG}' = a",
+        "strftime(day, '%Y-%m') = '2024-01'",
+    ],
+)
+def test_what_analysts_write_costs_little(text: str) -> None:
+    """Ordinary patterns and literals are accepted."""
+    check_row_local(expression(text))

@@ -1,0 +1,152 @@
+"""What dp() itself refuses by role, whoever stands before it: the second lock behind the gate of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from dpduck.engine.engine import Engine
+from dpduck.engine.functions import engine_of
+from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.store.cursors import Caller
+from dpduck.values.errors import BudgetRefusal, PermissionRefusal, Refusal
+from tests.support.clinics import Clinic, by
+
+ALICE = Caller("alice", owner=False)
+OWNER_STATEMENTS = (
+    "DECLARE PUBLIC TABLE wards",
+    "UNDECLARE PUBLIC TABLE wards",
+    "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 100))",
+    "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 100))",
+    "ALTER PRIVACY POLICY ON visits SET BUDGET (epsilon = 100)",
+    "ALTER PRIVACY POLICY ON visits NEW EPOCH",
+    "ALTER PRIVACY POLICY ON visits DROP DOMAIN sex",
+    "DROP PRIVACY POLICY ON visits",
+    "DROP PRIVACY POLICY IF EXISTS ON visits",
+)
+
+
+@pytest.fixture
+def engine(clinic: Clinic) -> Engine:
+    found = engine_of(clinic.con)
+    assert found is not None
+    return found
+
+
+def test_owner_statements_are_refused_by_role(engine: Engine, clinic: Clinic) -> None:
+    """Policies, budgets, epochs and public declarations are the owner's, inside dp() too."""
+    before = clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")
+    for statement in OWNER_STATEMENTS:
+        with pytest.raises(PermissionRefusal, match="the data owner's"):
+            engine.run(statement, ALICE)
+    assert (clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")) == before
+
+
+def test_the_owners_exact_facts_are_refused_by_role(engine: Engine) -> None:
+    """dp_check shows exact figures: for the owner's eyes."""
+    with pytest.raises(PermissionRefusal):
+        engine.about.check("visits", ALICE)
+
+
+def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clinic) -> None:
+    """The nearest name is one that the caller may know of: a table that is theirs to ask about, or a public one."""
+    asked = by("sex").replace("visits", "visist")
+    for tables, told in (
+        (None, "accepted: visits (did you mean that?), or a table"),
+        (("visits",), "accepted: visits (did you mean that?)"),
+        (("wards",), "'visist'; accepted: a table with"), ((), "'visist'; accepted: a table with"),
+    ):  # fmt: skip
+        with pytest.raises(Refusal) as caught:
+            engine.run(asked, Caller("bob", owner=False, tables=tables))
+        assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("tables", [("wards",), (), ("other.visits",)])
+def test_a_table_that_is_not_the_callers_is_refused(engine: Engine, clinic: Clinic, tables: tuple[str, ...]) -> None:
+    """Asking is refused before anything is charged, and before the cache: a release by someone else opens nothing."""
+    caller = Caller("bob", owner=False, tables=tables)
+    for released in (False, True):
+        if released:
+            engine.run(by("sex"), ALICE)
+        before = clinic.charges()
+        for statement in (by("sex"), f"CREATE PRIVATE VIEW mine OPTIONS (epsilon = 1) AS {plain('sex')}"):
+            with pytest.raises(PermissionRefusal, match="bob may not ask about 'visits'"):
+                engine.run(statement, caller)
+        assert clinic.charges() == before
+
+
+@pytest.mark.parametrize("tables", [("visits",), ("VISITS",), ("main.visits",), ("memory.main.visits",), None])
+def test_a_table_that_is_the_callers_is_answered(engine: Engine, tables: tuple[str, ...] | None) -> None:
+    """The table may be named with its schema and database; the answer of another is free."""
+    engine.run(by("sex"), ALICE)
+    assert "SELECT" in engine.run(by("sex"), Caller("bob", owner=False, tables=tables))
+
+
+def test_the_releaser_asks_too(
+    engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch, open_clinic: Callable[..., Clinic]
+) -> None:
+    """A kind of statement that forgot to ask is caught where releases are made and found."""
+    caller = Caller("bob", owner=False, tables=("wards",))
+    refuse = Caller.require_table
+    asked: list[str] = []
+
+    def forgetful(self: Caller, table: str) -> None:
+        asked.append(table)
+        if len(asked) > 1:  # the first to ask is the engine
+            refuse(self, table)
+
+    monkeypatch.setattr(Caller, "require_table", forgetful)
+    with pytest.raises(PermissionRefusal):
+        engine.run(by("sex"), caller)
+    asked.clear()
+    engine.run(by("sex"), ALICE)
+    asked.clear()
+    with pytest.raises(PermissionRefusal):
+        engine.run(by("sex"), caller)
+    assert asked == ["memory.main.visits", "memory.main.visits"]
+    monkeypatch.setattr(Caller, "require_table", refuse)
+    (digest,) = [release.digest for release, _ in engine._releases.all()]
+    with pytest.raises(PermissionRefusal):  # what is stored already, with nobody before who asks
+        engine._releaser.release(digest, lambda: pytest.fail("planned"), caller, by("sex"))
+    assert clinic.charges() == 1
+
+
+def test_a_share_is_enforced_by_the_ledger(engine: Engine) -> None:
+    """A share bounds what one name spends in all; others go on."""
+    half = Caller("alice", owner=False, share=Fraction(1, 5))
+    engine.run(by("sex", "1.5"), half)
+    with pytest.raises(BudgetRefusal, match="share of alice"):
+        engine.run(by("age", "1"), half)
+    engine.run(by("age", "0.5"), half)
+    with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0 of 2 left"):
+        engine.run(by("ward", "0.001"), half)
+    engine.run(by("ward", "0.001"), Caller("bob", owner=False, share=Fraction(1, 5)))
+
+
+def test_a_share_is_enforced_by_the_charge_itself(
+    engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two statements at once may both pass the look at what is left: the charge looks again, and nothing is counted."""
+    half = Caller("alice", owner=False, share=Fraction(1, 5))
+    engine.run(by("sex", "1.5"), half)
+    monkeypatch.setattr(Ledger, "check", lambda *given, **named: None)
+    with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0\.5 of 2 left"):
+        engine.run(by("age", "1"), half)
+    assert clinic.charges() == 1
+
+
+def test_another_s_answers_are_not_read_by_name(engine: Engine) -> None:
+    """Sums over a release that is no view are its caller's, and the owner's."""
+    engine.run(by("sex"), ALICE)
+    ask = '["release_2", 0.95, 1, "1"]'
+    names = [row.name for row, _ in engine._releases.all()]
+    ask = ask.replace("release_2", names[0])
+    assert engine.combined(ask, ALICE)
+    with pytest.raises(Refusal, match="there is no release"):
+        engine.combined(ask, Caller("bob", owner=False))
+
+
+def plain(column: str) -> str:
+    return f"SELECT {column}, count(*) AS n FROM visits GROUP BY {column}"

@@ -1,0 +1,56 @@
+"""Whose measurements a reader may know of, also in a store that an earlier version wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpduck
+from dpduck.engine.functions import engine_of
+from dpduck.store.cursors import Caller
+from dpduck.values.errors import DpduckError
+from tests.store.made_stores import made_store
+
+BY_WARD = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+BY_SEX = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex"
+
+
+def forget_sources(store: duckdb.DuckDBPyConnection) -> None:
+    """What an earlier version wrote says of no view which release it shows."""
+    store.execute("ALTER TABLE dpduck.releases DROP COLUMN source")
+
+
+def make_charges_differ(store: duckdb.DuckDBPyConnection) -> None:
+    """As if the view had been paid for by another charge than the release of the same digest."""
+    store.execute("UPDATE dpduck.releases SET source = NULL, ledger_id = ledger_id + 1 WHERE kind = 'view'")
+
+
+def is_known(folder: Path, question: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Tells whether somebody who is not the owner is answered."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
+    with dpduck.connect(folder / "clinic.duckdb") as connection:
+        engine = engine_of(connection)
+        assert engine is not None
+        asked = json.dumps([question, 0.95, None])
+        try:
+            found = connection.execute(engine.known(asked, Caller("alice", owner=False))).fetchall()
+        except DpduckError:
+            return False
+    return len(found) > 0
+
+
+def test_views_of_an_earlier_version_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What everybody could read before stays known to them; what is behind no view does not become known."""
+    view = f"CREATE PRIVATE VIEW seen OPTIONS (epsilon = 1) AS {BY_WARD}"
+    made_store(tmp_path, [view, BY_SEX], forget_sources)
+    assert is_known(tmp_path, BY_WARD, monkeypatch)
+    assert not is_known(tmp_path, "SELECT sex, count(*) AS n FROM visits GROUP BY sex", monkeypatch)
+
+
+def test_a_view_of_another_charge_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest of a statement is not enough: with reuse a view measured something else under it."""
+    made_store(tmp_path, [f"CREATE PRIVATE VIEW seen OPTIONS (epsilon = 1) AS {BY_WARD}"], make_charges_differ)
+    assert not is_known(tmp_path, BY_WARD, monkeypatch)

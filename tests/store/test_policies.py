@@ -1,0 +1,33 @@
+"""Policies as the store reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dpduck
+from dpduck.engine.functions import engine_of
+from dpduck.language.text.names import TableName
+
+DECLARED = (
+    "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 2, BUDGET (epsilon = {}), "
+    "DOMAIN age RANGE 0 TO 50000 STEP 1)"
+)
+
+
+def test_the_labels_of_a_domain_are_in_memory_once(tmp_path: Path) -> None:
+    """Whatever remembers a policy shares its labels: remembered statements took 12 MB each; a changed one is read."""
+    with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
+        connection.execute("CREATE TABLE visits (patient INTEGER, age INTEGER)")
+        connection.execute(f"FROM dp($o$ {DECLARED.format(1)} $o$)")
+        engine = engine_of(connection)
+        assert engine is not None
+        policies = engine._policies
+        table = TableName(("clinic", "main", "visits"))
+        first, second = policies.policy(table), policies.policy(table)
+        assert first is not None
+        assert second is not None
+        assert first.domains is second.domains
+        connection.execute("FROM dp('ALTER PRIVACY POLICY ON visits DROP DOMAIN age')")
+        changed = policies.policy(table)
+        assert changed is not None
+        assert changed.domains == ()
