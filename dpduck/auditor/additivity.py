@@ -30,7 +30,7 @@ from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
 from dpduck.kernel.ask import Ask, Table, Total, norms_of, price
-from dpduck.kernel.counting.jobs import CountingJob, KeyJob
+from dpduck.kernel.counting.jobs import job_of
 from dpduck.kernel.door import Bill, opened
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -256,9 +256,9 @@ def _nearly_exact(found: Planned) -> list[_Plan]:
     linear = [ask for ask in found.asks if isinstance(ask.query, Table)]
     covered = {id(ask.scan) for ask in linear}
     for ask in found.asks:
-        if id(ask.scan) not in covered and isinstance(ask.scan.job, CountingJob | KeyJob):
+        if id(ask.scan) not in covered and not job_of(ask.scan.job).selected:
             covered.add(id(ask.scan))
-            if not isinstance(ask.scan.job, CountingJob) or len(ask.scan.tables) == 1:
+            if len(ask.scan.tables) == 1:
                 linear.append(Ask(ask.scan, Total(), Noise(kind, Fraction(1))))
     cheap = [replace(ask, noise=_nearly_none(ask, kind), times=1) for ask in linear]
     return [_Plan(found, tuple(cheap), max(_slack(ask.noise) for ask in cheap))] if cheap else []

@@ -21,7 +21,7 @@ from dpduck.store.cursors import Caller, OpenCursor, require_owner
 from dpduck.store.policies import PolicyStore
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.terms import brought_up
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
 
 
@@ -57,9 +57,6 @@ class StatementChecks:
             with counted_over(cursor, twins, self.workers) as (place, prepared):
 
                 def facts_of(job: CountingJob) -> UnitFacts:
-                    counted = prepared(job)
-                    if not isinstance(counted, CountingJob):
-                        raise InternalError("nobody can count this")
-                    return facts_of_units(place, counted, self.ledger.bounding_key, self.workers)
+                    return facts_of_units(place, prepared(job), self.ledger.bounding_key, self.workers)
 
                 return findings_sql(check, facts_of)

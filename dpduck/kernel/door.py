@@ -19,7 +19,7 @@ from dpduck.kernel.ask import Ask, Present, Quantiles, Scan, Table, Threshold, W
 from dpduck.kernel.check import require_carried
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import Hidden
-from dpduck.kernel.counting.jobs import CountingJob, KeyedJob, KeyJob, read_of, rows_of
+from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.counting.unit_cells import UnitCells, drop_unit_cells
 from dpduck.kernel.facts import read_facts
 from dpduck.kernel.ledger.ledger import Ledger
@@ -30,7 +30,7 @@ from dpduck.kernel.places.elsewhere import Apart
 from dpduck.kernel.places.prepared import Twins, counted_over, require_cell_key
 from dpduck.kernel.queries.answers import Counts, Exact
 from dpduck.kernel.queries.key_counts import count_keys
-from dpduck.kernel.queries.keys import KeyStream, bounds_of, require_same_bounds
+from dpduck.kernel.queries.keys import KeyStream, require_same_bounds
 from dpduck.kernel.queries.sessions import GateLaw, SessionGate
 from dpduck.kernel.relations import every_table
 from dpduck.kernel.rows import reader
@@ -184,13 +184,14 @@ def opened(
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
-        jobs = {id(ask.scan): ask.scan.job for ask in asks}.values()
+        jobs = list({id(ask.scan): job_of(ask.scan.job) for ask in asks}.values())
         require_units(cursor, jobs, bill.unit_key, ledger.store)
         place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
         for job in jobs:
-            _require_countable(cursor, job, twins)
+            if job.cell_key:
+                require_cell_key(cursor, job, twins)
             prepared(job)  # what cannot be counted over twins is found out before it is paid for
-        drop = partial(drop_unit_cells, place) if any(map(_is_shared, jobs)) else None
+        drop = partial(drop_unit_cells, place) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")
             entry = ledger.charge(
@@ -208,17 +209,6 @@ def opened(
             door.close()
 
 
-def _require_countable(cursor: duckdb.DuckDBPyConnection, job: object, twins: Twins | Apart | None) -> None:
-    """Refuses keys that are taken for unique and are not."""
-    if isinstance(job, CountingJob) and job.cell_key:
-        require_cell_key(cursor, job, twins)
-
-
-def _is_shared(job: object) -> bool:
-    """Tells whether counts beside others are made of one table of units by cell, which is dropped in the end."""
-    return isinstance(job, CountingJob) and bool(job.beside)
-
-
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
     """Refuses asks that are not those of the bill, and a bill beyond the budget; paid: the entry that it had."""
     require_paid(asks, bill.charge)
@@ -232,13 +222,11 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
     )
 
 
-def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Iterable[object], unit_key: str, store: str) -> None:
+def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:
     """Refuses jobs of rows that do not carry the unit that is charged, by facts of this transaction (kernel/check)."""
-    listed = list(jobs)
-    facts = read_facts(cursor, store, [table for job in listed for table in every_table(rows_of(job).source)])
-    for job in listed:
-        rows = rows_of(job)
-        if require_carried(rows.source, rows.unit, rows.periods, read_of(job), facts) != unit_key:
+    facts = read_facts(cursor, store, [table for job in jobs for table in every_table(job.source)])
+    for job in jobs:
+        if require_carried(job.source, job.unit, job.periods, job.read, facts) != unit_key:
             raise InternalError("the asks and the charge disagree about the privacy unit; nothing was charged")
 
 
@@ -247,10 +235,9 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
     cursor: of a database that holds nothing else.
     """
-    count = counting(cursor, bytes(32), workers)
-    shared = False
-    for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
-        shared = shared or _is_shared(job)
+    count, shared = counting(cursor, bytes(32), workers), False
+    for job in {id(ask.scan): job_of(ask.scan.job) for ask in asks}.values():
+        shared = shared or bool(job.beside)
         counts = count(job)
         if isinstance(counts, KeyStream):
             counts.read()
@@ -302,21 +289,21 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
 
 def require_periods(scan: Scan, periods: Periods | None) -> None:
     """Refuses to count rows of other periods than those that are charged."""
-    job = rows_of(scan.job)
+    job = job_of(scan.job)
     if periods != (None if job.periods is None else job.periods.periods):
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
 def _require_same_values(job: object, values: int) -> None:
     """Refuses a price for fewer values, or more, than the last attribute of what will be counted has."""
-    if not isinstance(job, CountingJob) or [last.size for last in job.attributes[-1:]] != [values]:
+    if [last.size for last in job_of(job).attributes[-1:]] != [values]:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
 def _require_same_cells(scan: Scan) -> None:
     """Refuses a bound of one cell that is not that of what will be counted, or is of cells of other attributes."""
-    job = scan.job
-    if not isinstance(job, CountingJob) or scan.attributes != len(job.attributes):
+    job = job_of(scan.job)
+    if scan.attributes != len(job.attributes):
         raise InternalError("the asks and the counts disagree about the attributes; nothing was charged")
     for bounds, claimed in ((job.cell_bounds, scan.most), (job.squared_bounds, scan.squared)):
         if claimed is not None and any(bound != claimed for bound in _by_table(job, bounds, scan)):
@@ -328,9 +315,7 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
 
     Norms and centres may differ: the job's own bounds follow from them.
     """
-    job, known = scan.job, family.job
-    if not isinstance(job, CountingJob) or not isinstance(known, CountingJob):
-        raise InternalError("an ask of no family")
+    job, known = job_of(scan.job), job_of(family.job)
     bare, alike = ([replace(one, norm=0, centre=ZERO) for one in both.aggregates] for both in (job, known))
     same = replace(job, aggregates=known.aggregates) == known and bare == alike
     weighed = bool(job.levels) or all(one.norm for one in job.aggregates)
@@ -348,21 +333,15 @@ def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
 
 def job_bounds(scan: Scan) -> list[int]:
     """Bounds what one unit adds to each table of a scan, by the description of what will be counted."""
-    job = scan.job
-    if isinstance(job, CountingJob):
-        return _by_table(job, job.unit_bounds, scan)
-    if isinstance(job, KeyedJob):
-        return [bounds_of(job).l1]
-    if isinstance(job, KeyJob):
-        return [job.rows.row_bound]
-    raise InternalError("nobody can count this")
+    job = job_of(scan.job)
+    return _by_table(job, job.unit_bounds, scan)
 
 
 def counting(
     cursor: duckdb.DuckDBPyConnection,
     bounding_key: bytes,
     workers: Workers | None,
-    prepared: Callable[[object], object] = lambda job: job,
+    prepared: Callable[[CountingJob], CountingJob] = lambda job: job,
 ) -> Callable[[object], Counts]:
     """Returns the one way from a description of rows to exact counts; groups with private keys come as a stream.
 
@@ -373,18 +352,15 @@ def counting(
 
     def count(described: object) -> Counts:
         nonlocal shared
-        job = prepared(described)
-        if isinstance(job, CountingJob) and job.beside:
+        job = prepared(job_of(described))
+        if job.beside:
             shared = shared or UnitCells(cursor, bounding_key, workers)
             if shared.serves(job):
                 return shared.counts(job)
-        if isinstance(job, CountingJob):
-            return count_exactly(cursor, job, bounding_key, workers)
-        if isinstance(job, KeyJob):
-            return count_keys(cursor, job, bounding_key, workers)
-        if isinstance(job, KeyedJob):
+        if job.selected:
             return KeyStream(cursor, job, bounding_key, workers)
-        raise InternalError("nobody can count this")
+        of_kind = count_exactly if job.digest is None else count_keys
+        return of_kind(cursor, job, bounding_key, workers)
 
     return count
 
@@ -411,12 +387,13 @@ def reopened(
     require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))
     require_periods(scan, split_key(paid.unit_key)[1])
     thresholds = required(ledger.secrets, secret)
-    if not isinstance(scan.job, KeyJob):
+    job = job_of(scan.job)
+    if job.digest is None:
         raise InternalError("a session counts by key")
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
-        require_units(cursor, [scan.job], split_key(paid.unit_key)[0], ledger.store)
+        require_units(cursor, [job], split_key(paid.unit_key)[0], ledger.store)
         with counted_over(cursor, twins, workers) as (place, prepared):
-            counts = count_keys(place, cast(KeyJob, prepared(scan.job)), ledger.bounding_key, workers)
+            counts = count_keys(place, prepared(job), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

@@ -20,7 +20,7 @@ from dpduck.kernel.ask import Ask
 from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Lookup
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.door import rehearse
 from dpduck.kernel.relations import Grouped, Source, Stored, Units
 from dpduck.kernel.rows.plans import keep_plans_plain
@@ -59,9 +59,9 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers
     A job that went well before is not rehearsed, nor one with SQL of dpduck's alone.
     """
     scans = list({id(ask.scan): ask for ask in asks}.values())
-    if scans and all(is_plain_count(one.scan.job) for one in scans):
+    if scans and all(is_plain_count(job_of(one.scan.job)) for one in scans):
         return
-    question = ("rehearsal", tuple(told(one.scan.job) for one in scans), tuple(shapes))
+    question = ("rehearsal", tuple(told(job_of(one.scan.job)) for one in scans), tuple(shapes))
     if answered.get(question) is not None:
         return
     said, left = _complaint(scans, shapes, answered, workers), TRIES - 1
@@ -84,31 +84,28 @@ def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswe
     try:
         with Sandbox(answered, _with_awkward_rows) as box, box.cursor(tables) as cursor:
             rehearse(cursor, scans, strict)
-            _each_alone(cursor, [one.scan.job for one in scans], strict)
+            _each_alone(cursor, [job_of(one.scan.job) for one in scans], strict)
     except InternalError:
         return next((text for text in strict.complaints or [] if text), "")
     return None
 
 
-def is_plain_count(job: object) -> bool:
+def is_plain_count(job: CountingJob) -> bool:
     """Tells whether a job counts the rows of one stored table by stored columns, so that dpduck wrote all of its SQL.
 
     A condition, a number, an equality of a join and a cast are an analyst's words, whatever they are.
     """
-    if not isinstance(job, CountingJob) or job.source.joins or not isinstance(job.source.first, Stored):
+    if job.selected or job.digest or job.source.joins or not isinstance(job.source.first, Stored):
         return False
     stored = all(isinstance(one, StoredColumn) for one in _of_job(job))
     return stored and all(one == Contribution() for one in job.aggregates)
 
 
-def told(job: object) -> Hashable:
+def told(job: CountingJob) -> Hashable:
     """Returns all that a job's failure can depend on, which is all of the job but what its labels become."""
-    if isinstance(job, CountingJob):
-        attributes = tuple((one.sources, one.size) for one in job.attributes)
-        return (replace(job, attributes=(), groups=0, cell_key=()), attributes, job.groups)
-    if isinstance(job, KeyedJob):
-        return (told(job.rows), job.texts, job.groups)
-    return (told(job.rows), job.key) if isinstance(job, KeyJob) else (id(job),)
+    attributes = tuple((one.sources, one.size) for one in job.attributes)
+    codes = replace(job, attributes=(), groups=0, cell_key=(), selected=False, texts=())
+    return (codes, attributes, job.groups, job.selected, job.texts)
 
 
 def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[Column]) -> None:
@@ -150,7 +147,7 @@ _PRIME = 7
 a + b k + c k^2 modulo it, so that any three of seven columns have all combinations of their values."""
 
 
-def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object], workers: StrictWorkers) -> None:
+def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], workers: StrictWorkers) -> None:
     """Evaluates every expression of the jobs alone: what the database would compute there, the rest in a worker."""
     written = list(dict.fromkeys(one for job in jobs for one in _of_job(job)))
     plain = [one for one in written if one.plain and not isinstance(one, StoredColumn)]
@@ -172,14 +169,11 @@ def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[object], worke
             runner.compute(made.to_arrow_table())
 
 
-def _of_job(job: object) -> list[Expression]:
+def _of_job(job: CountingJob) -> list[Expression]:
     """Returns all that an analyst may have written of a job."""
-    rows = job if isinstance(job, CountingJob) else job.rows if isinstance(job, (KeyedJob, KeyJob)) else None
-    if rows is None:
-        return []
-    found = [*rows.filters, *(key.value for key in rows.keys), *(job.texts if isinstance(job, KeyedJob) else ())]
-    found += [part for one in rows.aggregates for part in (one.condition, one.value) if part is not None]
-    return [*found, *_of_source(rows.source)]
+    found = [*job.filters, *(key.value for key in job.keys), *job.texts]
+    found += [part for one in job.aggregates for part in (one.condition, one.value) if part is not None]
+    return [*found, *_of_source(job.source)]
 
 
 def _of_source(source: Source) -> list[Expression]:

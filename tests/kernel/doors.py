@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpduck.kernel.ask import Ask, Query, Scan, Table, Threshold, price
-from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise
@@ -46,7 +46,7 @@ def price_of_plans(plans: Sequence[Plan], bound: int) -> Charge:
     return price([Ask(scan, Table(query), noise) for plan in plans for query, noise in noisy_queries(plan)])
 
 
-def key_ask(job: KeyedJob, plan: KeyPlan) -> Ask[Any]:
+def key_ask(job: CountingJob, plan: KeyPlan) -> Ask[Any]:
     """The selection of a plan."""
     bounds = plan.bounds
     query = Threshold(bounds, plan.least, plan.excess, plan.answers, plan.aggregates, plan.reused, plan.other)

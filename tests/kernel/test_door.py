@@ -33,7 +33,7 @@ from dpduck.kernel.ask import (
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.columns.keys import KeyColumn, KeyText
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import CountingJob, KeyJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Bill, Door, charged, opened, reopened
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -49,13 +49,14 @@ from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.privacy import ZERO, Budget, Charge
 from tests.kernel.doors import door_over, key_ask, price_of, scan_of
 from tests.kernel.queries.keyed import job_of, plan_of
-from tests.support.nodes import counts, own
+from tests.support.nodes import by_digest, counts, own
 
 UNIT, LAPLACE, GAUSSIAN = "main.t.ROW", NoiseKind.LAPLACE, NoiseKind.GAUSSIAN
 ENTROPY = operating_system_entropy()
 TABLE, TYPES = '"memory"."main"."t"', {'"r0"."u"': "BIGINT", '"r0"."k"': "VARCHAR"}
 ROWS = counts(Source(Stored(TABLE, "r0")), (), '"r0"."u"', 2, ('"r0"."k"', '"r0"."u"'), (), (), (), TYPES)
-JOB = KeyJob(ROWS, KeyText((KeyColumn(Column("r0", "k", "VARCHAR")),)))
+KEY_TEXT = KeyText((KeyColumn(Column("r0", "k", "VARCHAR")),))
+JOB = by_digest(ROWS, KEY_TEXT)
 POLICIES = f"""
 CREATE TABLE private.dpduck.public_tables (table_name VARCHAR);
 CREATE TABLE private.dpduck.policies (table_name VARCHAR, definition JSON, active BOOLEAN);
@@ -139,7 +140,7 @@ def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> No
     vault = Vault()
     vault.ledger.declare_budget("main.other.u", "o", Budget(Fraction(3), ZERO, ZERO, None), "owner", "CREATE ..")
     before = vault.charges
-    ask = total(4, scan_of(2, KeyJob(rows, JOB.key)))
+    ask = total(4, scan_of(2, by_digest(rows, KEY_TEXT)))
     with pytest.raises(InternalError), vault.open([ask], replace(bill(), unit_key=unit)):
         pytest.fail("opened")
     assert vault.charges == before

@@ -14,7 +14,7 @@ import pytest
 import dpduck
 from dpduck.kernel.columns import expressions
 from dpduck.kernel.columns.expressions import Column, Program
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyedJob, KeyJob
+from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import rehearse
 from dpduck.kernel.relations import Source, Stored, Units
 from dpduck.kernel.worker import workers
@@ -26,7 +26,7 @@ from dpduck.store.cursors import SandboxAnswers
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
-from tests.support.nodes import adds, columns_of, counts, key, own
+from tests.support.nodes import adds, columns_of, counts, key, selected
 
 LISTED = ValueDomain("VARCHAR", ("a", "b"))
 BINS = RangeDomain("DOUBLE", ("0", "1"), "2", "1", "", 1)
@@ -53,7 +53,7 @@ def test_domains_of_one_size_and_type_are_told_apart(one: Domain, other: Domain)
     """Each becomes SQL of its own, or labels that are cast, of which one may fail where the other does not."""
     assert one.size == other.size
     jobs = [job_of(one), job_of(other)]
-    for several in (jobs, [KeyedJob(job, (), 1) for job in jobs], [KeyJob(job, own("k")) for job in jobs]):
+    for several in (jobs, [selected(job, (), 1) for job in jobs]):
         assert told(several[0]) != told(several[1])
 
 

@@ -27,6 +27,7 @@ from dpduck.auditor.additivity import Policies, lay_out, policies_of, units_sql
 from dpduck.auditor.neighbours import loaded
 from dpduck.kernel import door
 from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.kernel.queries.keys import KeyStream, read_groups
 from dpduck.kernel.rows.plans import keep_plans_plain
@@ -106,7 +107,7 @@ def compare(found: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
         place: duckdb.DuckDBPyConnection,
         key: bytes,
         workers: Workers | None,
-        *prepared: Callable[[object], object],
+        *prepared: Callable[[CountingJob], CountingJob],
     ) -> Callable[[object], object]:
         counted = counting(place, key, workers, *prepared)
 

@@ -16,10 +16,11 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from dpduck.kernel.counting.exact import GROUP
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.queries.answers import Exact
 from dpduck.kernel.queries.key_counts import KeyCounts
-from dpduck.kernel.queries.keys import GROUP, KeyStream, _tables, read_groups
+from dpduck.kernel.queries.keys import KeyStream, _tables, read_groups
 from dpduck.kernel.queries.sessions import SessionGate
 from dpduck.kernel.queries.stream_state import StreamState
 from dpduck.kernel.stage import UNITS
@@ -79,7 +80,7 @@ def _groups(stream: KeyStream) -> str:
         for batch in batches:
             names = [name for name in batch.column_names if name.startswith(GROUP)]
             keys += zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-            exact = [batch.column(UNITS).to_numpy(), *_tables(batch, stream._job.rows.aggregates)]
+            exact = [batch.column(UNITS).to_numpy(), *_tables(batch, stream._job.aggregates)]
             tables.append(np.array(exact, np.int64))
     return _cells(keys, np.concatenate(tables, axis=1))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpduck.kernel.columns.expressions import Column, Expression, Own, Program
+from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.relations import Grouped, Source
@@ -86,6 +87,16 @@ def counts(
         beside=tuple(one if plain else compiled(one, columns) for one in beside),
         **more,
     )
+
+
+def selected(job: CountingJob, texts: Sequence[Expression], groups: int) -> CountingJob:
+    """Returns a job of groups that are private until they are published."""
+    return replace(job, selected=True, texts=tuple(texts), groups=groups)
+
+
+def by_digest(job: CountingJob, key: KeyText | Own) -> CountingJob:
+    """Returns a job that counts rows by a key of an unbounded universe."""
+    return replace(job, digest=key, aggregates=(Contribution(),), keys=(), attributes=())
 
 
 def is_program(expression: Expression) -> bool:

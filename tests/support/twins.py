@@ -11,7 +11,7 @@ import pytest
 from dpduck.kernel import door
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import CountingJob, KeyedJob, KeyJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.places.prepared import Twins, counted_over
 from dpduck.kernel.queries.key_counts import KeyCounts, count_keys
 from dpduck.kernel.queries.keys import KeyStream, read_groups
@@ -45,25 +45,24 @@ def by_cell(counts: ExactCounts) -> object:
     return {place: values for place, values in found.items() if any(values)}
 
 
-def groups(cursor: duckdb.DuckDBPyConnection, job: KeyedJob, key: bytes, workers: Workers) -> object:
+def groups(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers) -> object:
     """Exact counts by groups with private keys."""
     with read_groups(cursor, job, key, workers) as batches:
         return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
 
 
-def digests(cursor: duckdb.DuckDBPyConnection, job: KeyJob, key: bytes, workers: Workers | None) -> object:
+def digests(cursor: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes, workers: Workers | None) -> object:
     """Exact counts by the digest of a key."""
     return told(count_keys(cursor, job, key, workers))
 
 
 def exactly(cursor: duckdb.DuckDBPyConnection, job: object, key: bytes, workers: Workers | None) -> object:
     """Exact counts of a job of any kind, in an order of their own."""
-    if isinstance(job, CountingJob):
-        return cells(cursor, job, key, workers)
-    if isinstance(job, KeyJob):
-        return digests(cursor, job, key, workers)
-    assert isinstance(job, KeyedJob) and workers is not None
-    return groups(cursor, job, key, workers)
+    assert isinstance(job, CountingJob)
+    if job.selected:
+        assert workers is not None
+        return groups(cursor, job, key, workers)
+    return (cells if job.digest is None else digests)(cursor, job, key, workers)
 
 
 def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
@@ -74,7 +73,7 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
     @contextmanager
     def over(
         cursor: duckdb.DuckDBPyConnection, twins: Twins | None, workers: Workers
-    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[CountingJob], CountingJob]]]:
         with counted_over(cursor, twins, workers) as found:
             tables[:] = [] if twins is None else [cursor]
             yield found
@@ -83,12 +82,12 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
         place: duckdb.DuckDBPyConnection,
         key: bytes,
         workers: Workers,
-        prepared: Callable[[object], object] | None = None,
+        prepared: Callable[[CountingJob], CountingJob] | None = None,
     ) -> Callable[[object], object]:
         if prepared is None or not tables:  # a rehearsal, or tables that are not prepared
             return counting(place, key, workers)
 
-        def compare(job: object) -> object:
+        def compare(job: CountingJob) -> CountingJob:
             twin = prepared(job)
             compared.append((exactly(tables[0], job, key, workers), exactly(place, twin, key, workers)))
             return twin

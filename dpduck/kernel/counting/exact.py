@@ -1,13 +1,18 @@
 """One scan over private rows: from a counting job to exact counts, in two stages.
 
-Rows to integers: stored columns become codes, flags and steps in the database's process; what an analyst wrote about
-a row is computed by a worker process (worker/program.py). Integers to counts: stage.py.
+Rows to integers: stored columns become codes, flags and steps in the database's process. An analyst's expressions over
+a row are computed by a worker process (worker/program.py). A cell is the codes of keys, packed or as attributes. Texts
+of selected groups are bytes, and a key of an unbounded universe is the two halves of a digest. No collation has a say
+in these. Integers to counts: stage.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 
 import duckdb
@@ -18,21 +23,32 @@ from dpduck.kernel.columns.arithmetic import Double
 from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Own
+from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import KEY, Contribution, Crowds, key_integer
 from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.loss import light_rows
+from dpduck.kernel.places.elsewhere import Parts
 from dpduck.kernel.relations import Grouped, Source
 from dpduck.kernel.rows import binning, reader
 from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
 from dpduck.kernel.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
 from dpduck.kernel.stage import cells_sql, cut_sql, stage_sql
 from dpduck.kernel.units import ROWS
-from dpduck.kernel.worker.program import Division, Output
+from dpduck.kernel.worker.program import LONGEST_REPEATED, Division, Output
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
+
+GROUP = "dpduck_group_"
+"""How the names of the columns of attributes and private texts begin."""
+
+DIGEST = ("dpduck_high", "dpduck_low")
+"""The halves of a key's digest (MD5)."""
+
+LOW = "18446744073709551615"
+_KEY = "dpduck_key"
 
 FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
 LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
@@ -75,9 +91,41 @@ def count_exactly(
     """
     job, totals = pregrouped(job)
     reading = read_job(job)
-    again = {KEY: key_integer(bounding_key)} if 0 < job.groups < job.max_rows else {}
-    parameters = rows_parameters(reading, bounding_key)
-    return counts_of(reading, _answer(cursor, reading, totals, parameters, workers, again))
+    if totals is not None:
+        sql = pregrouped_sql(job, reading.keys, totals)
+        return counts_of(reading, reader.columns(cursor, sql, reading.parameters))
+    if not _packed(reading) and not reading.scan.stages:
+        return counts_of(reading, reader.columns(cursor, unbounded_sql(reading), reading.parameters))
+    with counting_cells(cursor, reading, bounding_key, workers) as (sql, second, given):
+        return counts_of(reading, reader.columns(second, sql, given))
+
+
+@contextmanager
+def counting_cells(
+    cursor: duckdb.DuckDBPyConnection, reading: Reading, bounding_key: bytes, workers: Workers | None
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
+    """Lends SQL of one row per occupied cell, the cursor that reads it, and its parameters."""
+    job = reading.job
+    bounded = job.unit is not None and 0 < job.groups < job.max_rows
+    again = {KEY: key_integer(bounding_key)} if bounded else {}
+
+    def stage(rows: str, crowds: Crowds | None) -> str:
+        if not _packed(reading):
+            return unbounded_sql(reading)
+        if crowds is not None and crowds.table:
+            crowds = replace(crowds, rows_sql=cell_rows(reading, crowds.rows_sql))
+        return _stage(reading, cell_rows(reading, rows), crowds)
+
+    def cut(rows: str) -> tuple[str, str]:
+        most = job.max_rows, job.groups or None, _group_codes(reading)
+        return cut_sql(rows, cells_of(reading), job.aggregates, *most)
+
+    parts = Parts(partial(cell_rows, reading), cut, partial(_stage, reading))
+    with counted(
+        cursor, reading.scan, packed_rows(reading), rows_parameters(reading, bounding_key), reading.division, workers,
+        stage, again, parts, texts=bool(job.texts), ranked=_ranked(reading),
+    ) as found:  # fmt: skip
+        yield found
 
 
 def rows_parameters(reading: Reading, bounding_key: bytes) -> dict[str, object]:
@@ -125,6 +173,7 @@ def read_job(job: CountingJob) -> Reading:
     scan = scan_of(job)
     here = tuple(_is_read(key) for key in job.keys)
     outputs = worker_outputs(job, scan)
+    outputs |= {name: Output("bytes", text) for name, text in text_names(job).items() if not text.plain}
     alone = all(here) and not outputs and not scan.moved
     written = job.prepared.codes if job.prepared is not None and alone else frozenset[Expression]()
     read = [one and key.value not in written for one, key in zip(here, job.keys, strict=True)]
@@ -146,7 +195,7 @@ def read_job(job: CountingJob) -> Reading:
                 "integer", key.value, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
             )
             parameters.update(computed.parameters)
-    division = Division(outputs, scan.moved, parameters, scan.copies)
+    division = Division(outputs, scan.moved, parameters, scan.copies, len(job.texts))
     return Reading(job, scan, keys, here, division, labels)
 
 
@@ -168,7 +217,9 @@ def _is_read(key: KeyColumn) -> bool:
 
 def _packed(reading: Reading) -> bool:
     """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
-    return reading.job.unit is not None or reading.division.needed or reading.scan.elsewhere is not None
+    job = reading.job
+    private = job.selected or job.digest is not None
+    return private or job.unit is not None or reading.division.needed or reading.scan.elsewhere is not None
 
 
 def job_sql(job: CountingJob) -> str:
@@ -183,7 +234,7 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
     three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
     """
-    plain = job.unit is None and job.aggregates == (Contribution(),) and job.elsewhere is None
+    plain = job.unit is None and job.aggregates == (Contribution(),) and job.elsewhere is None and not job.selected
     listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
     if not plain or not listed or len(listed) < len(job.keys):
         return job, None
@@ -219,65 +270,54 @@ def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) 
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
 
 
-def _answer(
-    cursor: duckdb.DuckDBPyConnection,
-    reading: Reading,
-    totals: str | None,
-    parameters: Mapping[str, object],
-    workers: Workers | None,
-    given: Mapping[str, object],
-) -> list[Column]:
-    """Returns the columns of the counts. given: parameters of the stage that orders groups, and not of rows alone."""
-    if totals is not None:
-        return reader.columns(cursor, pregrouped_sql(reading.job, reading.keys, totals), parameters)
-    if not _packed(reading) and not reading.scan.stages:
-        return reader.columns(cursor, unbounded_sql(reading), parameters)
-
-    def stage(rows: str, crowds: Crowds | None) -> str:
-        return _stage(reading, rows, crowds) if _packed(reading) else unbounded_sql(reading)
-
-    def cut(rows: str) -> tuple[str, str]:
-        groups, codes = (reading.job.groups, _group_codes(reading)) if reading.job.groups else (None, None)
-        return cut_sql(rows, packed_cells(reading), reading.job.aggregates, reading.job.max_rows, groups, codes)
-
-    with counted(
-        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, given, cut,
-        ranked=_ranked(reading),
-    ) as found:  # fmt: skip
-        sql, second, given = found
-        return reader.columns(second, sql, given)
-
-
 def _ranked(reading: Reading) -> Ranked | None:
     """Returns the rows of the units that may have to be ranked, or weighed. None: these units are not told apart."""
-    job = reading.job
-    few = None if not any(one.norm for one in job.aggregates) else light_rows(job.aggregates)
+    job, weighed = reading.job, any(one.norm for one in reading.job.aggregates)
+    few = light_rows(job.aggregates) if weighed else None
     few = min(job.groups, job.max_rows) if job.groups else few
-    if job.levels or few == 0:
+    if job.levels or few == 0 or (job.selected and (weighed or job.groups < job.max_rows)):
         return None
     return Ranked(job, lambda scan: packed_rows(replace(reading, scan=scan)), few)
 
 
 def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
-    """Returns the constant stage over rows of integers."""
+    """Returns the constant stage over rows of cells."""
     job = reading.job
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
-    known = reading.scan.known([key.value for key in job.keys], reading.division.needed)
-    most = None if job.unit is None else job.max_rows
-    cells = packed_cells(reading)
-    if (job.levels or any(one.norm for one in job.aggregates)) and job.merges:
-        rows, cells = merged_rows(reading, rows), merged_cells(job)
-        if crowds is not None and crowds.table:
-            crowds = replace(crowds, rows_sql=merged_rows(reading, crowds.rows_sql))
+    coded = not job.selected and job.digest is None
+    known = reading.scan.known([key.value for key in job.keys] if coded else None, reading.division.needed)
+    most, cells = None if job.unit is None else job.max_rows, cells_of(reading)
     levels = (job.levels, job.spread) if job.levels else None
-    groups, codes = (job.groups, _group_codes(reading)) if job.groups else (None, None)
+    groups, codes = job.groups or None, _group_codes(reading)
     return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
+
+
+def cells_of(reading: Reading) -> dict[str, int | None]:
+    """Returns the columns of a cell with their capacities, None for any integer or bytes."""
+    job = reading.job
+    if job.digest is not None:
+        return dict.fromkeys(DIGEST)
+    if job.selected or job.merges:
+        return merged_cells(job) | dict.fromkeys(text_names(job))
+    return packed_cells(reading)
+
+
+def cell_rows(reading: Reading, rows: str) -> str:
+    """Returns rows by the columns of a cell."""
+    job = reading.job
+    if job.digest is not None:
+        high, low = DIGEST
+        halves = f"CAST({_KEY} >> 64 AS UBIGINT) AS {high}, CAST({_KEY} & {LOW} AS UBIGINT) AS {low}"
+        return f"SELECT {halves}, * EXCLUDE ({_KEY}) FROM ({rows}){where_sql([f'{_KEY} IS NOT NULL'])}"
+    return merged_rows(reading, rows) if job.selected or job.merges else rows
 
 
 def merged_rows(reading: Reading, rows: str) -> str:
     """Returns rows of integers by the attributes' codes in place of cells: NULL or -1 where a row has no code."""
     cells = packed_cells(reading)
+    if not cells:
+        return rows
     inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
     columns = [
         f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {_merged(number)}"
@@ -287,8 +327,10 @@ def merged_rows(reading: Reading, rows: str) -> str:
 
 
 def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
-    """Returns SQL of an attribute's code by its list over all combinations of its keys' codes."""
+    """Returns SQL of an attribute's code: that of its one key, or by a list over all combinations of codes."""
     sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
+    if len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
+        return sources[0]
     place = "0"
     for source, size in zip(sources, attribute.codes.shape, strict=True):
         place = f"({place} * {size} + {source})"
@@ -304,14 +346,21 @@ def merged_cells(job: CountingJob) -> dict[str, int | None]:
 
 
 def _merged(number: int) -> str:
-    return f"dpduck_attribute_{number}"
+    return f"{GROUP}{number}"
 
 
-def _group_codes(reading: Reading) -> list[str]:
-    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered.
+def text_names(job: CountingJob) -> dict[str, Expression]:
+    """Returns the private texts of selected groups, by the names of their columns: behind those of the attributes."""
+    return {f"{GROUP}{number}": text for number, text in enumerate(job.texts, start=len(job.attributes))}
+
+
+def _group_codes(reading: Reading) -> list[str] | None:
+    """Returns SQL of each key's code in the domain, by which a unit's groups are ordered. None: by cells as they are.
 
     A code is the same however rows are read: of a prepared table, by a worker, or as they are stored.
     """
+    if reading.job.selected or not reading.job.groups:
+        return None
     return [_code_sql(reading, position) for position in range(len(reading.keys))]
 
 
@@ -336,17 +385,48 @@ def packed_rows(reading: Reading) -> str:
     job, division = reading.job, reading.division
     words = [word for word in _words(reading) if reading.here[word[0]]]
     cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
-    own = own_aggregates(job, reading.scan, division)
-    columns = row_columns(own)
+    own, private = own_aggregates(job, reading.scan, division), _private_keys(reading)
+    columns = {**row_columns(own), **private}
     late = {_cell(position) for position in reading.labels}
     here = [position for position, read in enumerate(reading.here) if read and position not in reading.labels]
-    conditions = _inside([reading.keys[position] for position in here], True)
+    conditions = [*_inside([reading.keys[position] for position in here], True), *_short_texts(reading)]
     early = {name: sql for name, sql in cells.items() if name not in late}
     rows = rows_sql(reading.scan, {**early, **reading.short, **columns}, conditions, division)
     if late:
         kept = [*early, *columns, *reading.scan.bounding, *division.inputs()]
         rows = _looked_up(reading, {name: cells[name] for name in late}, kept, rows, True)
-    return steps_sql(own, rows, [*cells, *reading.scan.bounding, *division.inputs()])
+    return steps_sql(own, rows, [*cells, *private, *reading.scan.bounding, *division.inputs()])
+
+
+def _private_keys(reading: Reading) -> dict[str, str]:
+    """Returns the columns of a row's private texts, as bytes, and of its digest, as far as the database computes them.
+
+    By bytes, since a collation would show one person's spelling of a key that others wrote otherwise.
+    """
+    if reading.job.digest is not None:
+        return {_KEY: f"md5_number({_short_key(reading.job.digest, reading.scan)})"}
+    texts = text_names(reading.job).items()
+    return {name: f"encode({text.sql})" for name, text in texts if name not in reading.division.outputs}
+
+
+def _short_texts(reading: Reading) -> list[str]:
+    """Returns conditions that leave out rows with texts that are too long to be held for their group."""
+    longest = min(reading.division.longest_read, reading.scan.longest_key)
+    texts = (text.sql for name, text in text_names(reading.job).items() if name not in reading.division.outputs)
+    return [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts]
+
+
+def _short_key(key: KeyText | Own, scan: Scan) -> str:
+    """Returns the key, NULL where its texts are too long: they are put together in steps, for some thousand rows at a
+    time, of which one person's may all be.
+    """
+    parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
+    texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
+    if not texts:
+        return key.sql
+    longest = max(LONGEST_REPEATED, scan.longest_key // sum(parts.values()))
+    length = " + ".join(f"ifnull(strlen({name}), 0) * {times}" for name, times in texts.items())
+    return f"CASE WHEN {length} <= {longest} THEN {key.sql} END"
 
 
 def _looked_up(reading: Reading, cells: Mapping[str, str], kept: Sequence[str], rows: str, exactly: bool) -> str:

@@ -76,6 +76,11 @@ class CountingJob:
     spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
         at least once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
+    selected: whether groups are private until they are published. Each group comes with its number of units then, and
+        each aggregate has one table. The attributes are the keys with a public domain.
+    texts: the other keys of selected groups, as VARCHAR.
+    digest: a key of an unbounded universe, in one canonical text, by which rows are counted. Rows for which it is NULL
+        are dropped. There are no other keys then.
     cell_key: columns of a key of the stored table, () for none. They are the unit and columns that are keys here. No
         two rows of a unit are in one cell then. The door looks the key up before it charges (places/prepared.py).
     together: whether norms and levels are of all cells of a unit, as if they were one. There are no attributes then.
@@ -100,9 +105,16 @@ class CountingJob:
     groups: int = 0
     cell_key: tuple[str, ...] = ()
     together: bool = False
+    selected: bool = False
+    texts: tuple[Expression, ...] = ()
+    digest: KeyText | Own | None = None
     beside: tuple[Contribution, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.selected or self.texts:
+            self._require_selectable()
+        if self.digest is not None and (self.keys or self.groups or self.aggregates != (Contribution(),)):
+            raise InternalError("groups of a unit where each value is one")
         if self.together and (self.attributes or self.unit is None):
             raise InternalError("cells together that are told apart, or of no unit")
         if self.levels and (self.unit is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
@@ -117,10 +129,31 @@ class CountingJob:
             raise InternalError("a norm needs a privacy unit with several rows")
         if self.prepared is not None and row_copies(self.source) > 1:
             raise InternalError("joins repeat rows whose units were counted")
-        if self.groups and not self._has_groups:
+        if self.groups and not (self.selected or self._has_groups):
             raise InternalError("groups of no units, or of keys that merge values")
         if self.cell_key and not self._has_cell_key:
             raise InternalError("a unit with one row a cell, by a key that does not say so")
+
+    def _require_selectable(self) -> None:
+        """Refuses groups that are published by no number of units."""
+        if not self.selected or self.groups < 1:
+            raise InternalError("private keys of groups that nobody selects")
+        if any(one.form not in ("count", "valued", "sum") for one in self.aggregates):
+            raise InternalError("groups are selected for counts and sums alone")
+        if self.together or self.levels:
+            raise InternalError("groups that are counted as one, or units of no group")
+        if len({one.norm > 0 for one in self.aggregates}) > 1:
+            raise InternalError("weights of some aggregates of a group")
+        if self.cell_key:
+            raise InternalError("two bounds of a unit's groups")
+
+    @property
+    def read(self) -> list[Expression]:
+        """Returns all that is read of a row, beside its source, its unit and its periods."""
+        beside = [*self.texts, *([] if self.digest is None else [self.digest])]
+        for one in (*self.aggregates, *self.beside):
+            beside += [part for part in (one.condition, one.value) if part is not None]
+        return [*self.filters, *self.content, *(key.value for key in self.keys), *beside]
 
     @property
     def unit_type(self) -> str:
@@ -166,7 +199,12 @@ class CountingJob:
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
-        """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1)."""
+        """Returns the most that one unit's kept rows add to all tables of each aggregate together (L1).
+
+        Of selected groups it is what a unit adds to their numbers of units.
+        """
+        if self.selected:
+            return (self.group_bound,) * len(self.aggregates)
         if self.levels:  # a unit is at one level
             return (self.spread,)
         cells = prod(key.domain.size for key in self.keys)
@@ -199,6 +237,23 @@ class CountingJob:
         return tuple(aggregate.squared_bound(*bounds) for aggregate in self.aggregates)
 
     @property
+    def group_bound(self) -> int:
+        """Returns the most selected groups in which a unit has rows."""
+        return min(self.groups, self.max_rows) if self.unit is not None else self.copies
+
+    def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
+        """Returns for each aggregate how far a unit moves its table by selected group (L1, squared L2, any one number).
+
+        merged: whether groups may be added up to one row, so that a unit has all in one number.
+        """
+        rows, groups, found = self.row_bound, self.group_bound, list[Norms]()
+        for one in self.aggregates:
+            l1 = one.unit_bound(rows, groups)
+            split = one.squared_bound(rows, groups, rows), one.unit_bound(rows, 1)
+            found.append((l1, *((l1 * l1, l1) if merged else split)))
+        return tuple(found)
+
+    @property
     def merges(self) -> bool:
         """Tells whether units are weighed by cells of the attributes, which put several values of keys into one."""
         weighed = self.levels > 0 or any(one.norm for one in self.aggregates)
@@ -215,92 +270,11 @@ class CountingJob:
         return told >= set(range(len(self.keys)))
 
 
-@dataclass(frozen=True)
-class KeyedJob:
-    """One scan over private rows, by groups whose values are private until they are published.
-
-    rows: as for other counts. Its aggregates have one table each. Its attributes are the keys with a public domain.
-    texts: the other keys as VARCHAR. groups: C, the most groups of one unit; of no account without a unit.
-    """
-
-    rows: CountingJob
-    texts: tuple[Expression, ...]
-    groups: int
-
-    def __post_init__(self) -> None:
-        if any(one.form not in ("count", "valued", "sum") for one in self.rows.aggregates):
-            raise InternalError("groups are selected for counts and sums alone")
-        if self.rows.together or self.rows.levels:
-            raise InternalError("groups that are counted as one, or units of no group")
-        if len({one.norm > 0 for one in self.rows.aggregates}) > 1:
-            raise InternalError("weights of some aggregates of a group")
-        if self.rows.groups or self.rows.cell_key:
-            raise InternalError("two bounds of a unit's groups")
-
-    @property
-    def read_beside(self) -> tuple[Expression, ...]:
-        """Returns what is read of a row beside what all jobs read."""
-        return self.texts
-
-    @property
-    def group_bound(self) -> int:
-        """Returns the most groups in which a unit has rows."""
-        return min(self.groups, self.rows.max_rows) if self.rows.unit is not None else self.rows.copies
-
-    def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
-        """Returns for each aggregate how far a unit moves its table by group (L1, squared L2, any one number).
-
-        merged: whether groups may be added up to one row, so that a unit has all in one number.
-        """
-        rows, groups, found = self.rows.row_bound, self.group_bound, list[Norms]()
-        for one in self.rows.aggregates:
-            l1 = one.unit_bound(rows, groups)
-            split = one.squared_bound(rows, groups, rows), one.unit_bound(rows, 1)
-            found.append((l1, *((l1 * l1, l1) if merged else split)))
-        return tuple(found)
-
-    @property
-    def counts_units(self) -> bool:
-        """Tells whether a group's number of rows is that of its units, or stands for it where units are unknown."""
-        return self.rows.unit is None or self.rows.max_rows == 1
-
-
-@dataclass(frozen=True)
-class KeyJob:
-    """One scan over private rows, counted by every value of a key. rows: as for other counts, by nothing.
-
-    key: the canonical text of stored columns, SQL of our own; rows for which it is NULL are dropped.
-    """
-
-    rows: CountingJob
-    key: KeyText | Own
-
-    def __post_init__(self) -> None:
-        if self.rows.groups or self.rows.cell_key:
-            raise InternalError("groups of a unit where each value is one")
-
-    @property
-    def read_beside(self) -> tuple[Expression, ...]:
-        """Returns what is read of a row beside what all jobs read."""
-        return (self.key,)
-
-
-def rows_of(job: object) -> CountingJob:
-    """Returns the rows that a job of any kind counts."""
-    found = job.rows if isinstance(job, KeyedJob | KeyJob) else job
-    if not isinstance(found, CountingJob):
+def job_of(job: object) -> CountingJob:
+    """Returns the job of a scan (ask.Scan), which knows of no rows."""
+    if not isinstance(job, CountingJob):
         raise InternalError("nobody can count this")
-    return found
-
-
-def read_of(job: object) -> list[Expression]:
-    """Lists all that a job reads of a row, beside its source, its unit and its periods."""
-    rows, beside = rows_of(job), list[Expression]()
-    if isinstance(job, KeyedJob | KeyJob):
-        beside += job.read_beside
-    for one in (*rows.aggregates, *rows.beside):
-        beside += [part for part in (one.condition, one.value) if part is not None]
-    return [*rows.filters, *rows.content, *(key.value for key in rows.keys), *beside]
+    return job
 
 
 def row_copies(source: Source) -> int:

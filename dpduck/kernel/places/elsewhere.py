@@ -57,6 +57,19 @@ class Apart:
         """Does nothing: nothing of it is kept from statement to statement."""
 
 
+@dataclass(frozen=True)
+class Parts:
+    """How a part of an engine's rows is counted, in a task of its own.
+
+    made: the part by the columns of a cell. cut: over that, rows with the columns of the stage, and of these all that
+    it could keep (stage.cut_sql). stage: of such rows.
+    """
+
+    made: Callable[[str], str]
+    cut: Callable[[str], tuple[str, str]]
+    stage: Callable[[str], str]
+
+
 def columns_elsewhere(
     cursor: duckdb.DuckDBPyConnection,
     elsewhere: Elsewhere,
@@ -79,25 +92,27 @@ def counted_elsewhere(
     stage: Callable[[str], str],
     parameters: Mapping[str, object],
     workers: Workers,
-    cut: Callable[[str], tuple[str, str]] | None = None,
+    parts: Parts | None = None,
     key: int | None = None,
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
     """Returns SQL of the counts, and a cursor that reads it.
 
-    cut: where rows are made to integers before whole units are grouped: what is kept of a part of them. key: where
-    they cannot be, of the order by which a unit's first CROWD rows of each table are kept.
+    parts: where rows are made to integers before whole units are grouped. key: where they cannot be, of the order by
+    which a unit's first CROWD rows of each table are kept.
     """
     stage_sql = stage(asking.answered_sql)
     text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
     named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
     order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if elsewhere.packed else key)
-    if cut is not None and not elsewhere.packed:
-        before = replace(order, stage_sql=cut(asking.answered_sql)[0])
+    if parts is not None and not elsewhere.packed:
+        before = replace(order, stage_sql=parts.cut(parts.made(asking.answered_sql))[0])
         integers = Sent(INTEGERS, _types_of(carried_out(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")
-        crowds = Order((integers,), (), asking, cut(asking.sql)[1], given, passes, room)
-        order = Order((integers,), (), asking, stage(asking.sql), given, passes, room, replace(before, crowds=crowds))
+        crowds = Order((integers,), (), asking, parts.cut(asking.sql)[1], given, passes, room)
+        order = Order(
+            (integers,), (), asking, parts.stage(asking.sql), given, passes, room, replace(before, crowds=crowds)
+        )
     nothing = carried_out(order, _no_rows(order.tables), workers)
     with added(cursor, nothing, _carried(elsewhere.carry, order, nothing.schema)) as counts:
         yield counts

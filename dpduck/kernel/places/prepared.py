@@ -15,9 +15,9 @@ import duckdb
 from dpduck.kernel.columns.arithmetic import Cut
 from dpduck.kernel.columns.expressions import Column, Expression, Lookup, Own
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import CountingJob, KeyColumn, KeyedJob, KeyJob, Prepared, row_copies
+from dpduck.kernel.counting.jobs import CountingJob, KeyColumn, Prepared, row_copies
 from dpduck.kernel.places.clamps import ClampedColumn
-from dpduck.kernel.places.elsewhere import Apart, Elsewhere
+from dpduck.kernel.places.elsewhere import Apart
 from dpduck.kernel.places.labels import Ask, Declared, asked_of_labels, coded_condition, tells
 from dpduck.kernel.places.twin_writer import CODE, NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_type
 from dpduck.kernel.relations import Branch, First, Grouped, Source, Stored, Units, adds_nulls, tables_of
@@ -82,19 +82,19 @@ class Twins:
 @contextmanager
 def counted_over(
     cursor: duckdb.DuckDBPyConnection, twins: Twins | Apart | None, workers: Workers
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[object], object]]]:
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[CountingJob], CountingJob]]]:
     """Tells where to count, and what becomes of each job: the tables themselves, if not prepared or elsewhere."""
     if twins is None:
         yield cursor, lambda job: job
         return
     if isinstance(twins, Apart):
         elsewhere = twins.open(cursor)
-        yield cursor, lambda job: _in_engine(job, elsewhere)
+        yield cursor, lambda job: replace(job, elsewhere=elsewhere)
         return
-    known: dict[int, tuple[object, object]] = {}
+    known: dict[int, tuple[CountingJob, CountingJob]] = {}
     with twins.beside(cursor) as (second, public):
 
-        def prepared(job: object) -> object:
+        def prepared(job: CountingJob) -> CountingJob:
             if id(job) not in known:
                 ask = partial(asked_of_labels, second, workers)
                 known[id(job)] = job, over_twins(job, twins.tables, public, ask)
@@ -103,33 +103,11 @@ def counted_over(
         yield second, prepared
 
 
-def _in_engine(job: object, elsewhere: Elsewhere) -> object:
-    """Returns the job over tables that an engine has."""
-    if isinstance(job, (KeyedJob, KeyJob)):
-        return replace(job, rows=replace(job.rows, elsewhere=elsewhere))
-    if isinstance(job, CountingJob):
-        return replace(job, elsewhere=elsewhere)
-    raise InternalError("nobody can count this")
-
-
-def over_twins(job: object, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> object:
+def over_twins(job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str, str], ask: Ask) -> CountingJob:
     """Returns the job over twins of its private tables, and over copies of its public ones, by their names in SQL.
 
     ask: of labels, in place of rows.
     """
-    if isinstance(job, KeyedJob):
-        # fewer groups than rows are chosen by a hash of the unit itself
-        return replace(job, rows=_over_twins(job.rows, twins, public, job.groups >= job.rows.max_rows, ask))
-    if isinstance(job, KeyJob):
-        return replace(job, rows=_over_twins(job.rows, twins, public, True, ask))
-    if isinstance(job, CountingJob):
-        return _over_twins(job, twins, public, not 0 < job.groups < job.max_rows, ask)
-    raise InternalError("nobody can count this")
-
-
-def _over_twins(
-    job: CountingJob, twins: Mapping[str, Twin], public: Mapping[str, str], numbered: bool, ask: Ask
-) -> CountingJob:
     known, source = _tables(job.source, twins), job.source
     unit = _held(job.unit, known)
     keys = tuple(_coded(key, known, source) for key in job.keys)
@@ -143,7 +121,7 @@ def _over_twins(
         crowded = job.max_rows < known[first].max_rows
         rows, outside, place = (f"{quote_identifier(first)}.{name}" for name in (ROWS_OF_UNIT, OPEN_ROWS, PLACE))
         prepared = Prepared(rows, outside, place, codes, crowded)
-        if numbered:
+        if not 0 < job.groups < job.max_rows:  # fewer groups are chosen by a hash of the unit itself
             unit = Own((f"{quote_identifier(first)}.{NUMBER}",), "BIGINT")
     return replace(
         job,

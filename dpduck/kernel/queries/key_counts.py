@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,21 +9,13 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.columns.expressions import Column
-from dpduck.kernel.columns.keys import KeyText
-from dpduck.kernel.contributions import KEY, Contribution, Crowds, key_integer
+from dpduck.kernel.counting.exact import counting_cells, read_job
 from dpduck.kernel.counting.hidden import Hidden
-from dpduck.kernel.counting.jobs import KeyJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
-from dpduck.kernel.stage import cut_sql, stage_sql
-from dpduck.kernel.worker.program import LONGEST_REPEATED, Division
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.errors import InternalError
 
-LOW = "18446744073709551615"
-CELLS = {"dpduck_high": None, "dpduck_low": None}
 LARGEST_TOTAL = 1 << 50  # rows: sums of counts stay exact in a double
 
 
@@ -50,55 +41,17 @@ class KeyCounts(Hidden):
 
 
 def count_keys(
-    cursor: duckdb.DuckDBPyConnection, job: KeyJob, bounding_key: bytes, workers: Workers | None = None
+    cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> KeyCounts:
     """Returns exact counts by key; its only error has one fixed text, since DuckDB's texts may quote data.
 
     workers: as of count_exactly.
     """
-    scan, unit = scan_of(job.rows, (job.key,)), job.rows.unit
-    division = Division({}, scan.moved, copies=scan.copies)
-    parameters = {} if unit is None or job.rows.prepared is not None else {KEY: key_integer(bounding_key)}
-    known, most = scan.known(None, division.needed), None if unit is None else job.rows.max_rows
-
-    def stage(rows: str, crowds: Crowds | None) -> str:
-        return stage_sql(rows, CELLS, (Contribution(),), most, known=known, crowds=crowds)
-
-    def cut(rows: str) -> tuple[str, str]:
-        return cut_sql(rows, CELLS, (Contribution(),), job.rows.max_rows)
-
-    sql, ranked = _rows(job, scan, division), Ranked(job.rows, lambda other: _rows(job, other, division))
-    with counted(cursor, scan, sql, parameters, division, workers, stage, {}, cut, ranked=ranked) as found:
-        sql, second, given = found
+    with counting_cells(cursor, read_job(job), bounding_key, workers) as (sql, second, given):
         high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, sql, given))
     if counts.sum(dtype=object) >= LARGEST_TOTAL:
         raise InternalError(reader.FAILED)
     return KeyCounts(high.astype(np.uint64), low.astype(np.uint64), counts.astype(np.int64))
-
-
-def _rows(job: KeyJob, scan: Scan, division: Division) -> str:
-    """Returns rows of integers: the halves of the key's digest; so no collation has a say."""
-    others = [*division.inputs(), *scan.bounding]
-    listed = "".join(f", {name}" for name in others)
-    hashed = rows_sql(scan, {"dpduck_cell": f"md5_number({_short_key(job, scan)})"}, [], division)
-    high, low = CELLS
-    return (
-        f"SELECT CAST(dpduck_cell >> 64 AS UBIGINT) AS {high}, CAST(dpduck_cell & {LOW} AS UBIGINT) AS {low}"
-        f"{listed} FROM ({hashed}){where_sql(['dpduck_cell IS NOT NULL'])}"
-    )
-
-
-def _short_key(job: KeyJob, scan: Scan) -> str:
-    """Returns the key, NULL where its texts are too long: they are put together in steps, for some thousand rows at a
-    time, of which one person's may all be.
-    """
-    parts = Counter(part.column for part in job.key.parts) if isinstance(job.key, KeyText) else Counter[Column]()
-    texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
-    if not texts:
-        return job.key.sql
-    longest = max(LONGEST_REPEATED, scan.longest_key // sum(parts.values()))
-    length = " + ".join(f"ifnull(strlen({name}), 0) * {times}" for name, times in texts.items())
-    return f"CASE WHEN {length} <= {longest} THEN {job.key.sql} END"
 
 
 def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: KeyDigests) -> NDArray[np.intp]:

@@ -5,30 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpduck.kernel.ask import Threshold
-from dpduck.kernel.columns.expressions import Own
-from dpduck.kernel.contributions import KEY, Contribution, Crowds, key_integer
-from dpduck.kernel.counting.contribution_sql import row_columns, steps_sql, tables_from
-from dpduck.kernel.counting.exact import own_aggregates, worker_outputs
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.contribution_sql import tables_from
+from dpduck.kernel.counting.exact import GROUP, counting_cells, read_job
 from dpduck.kernel.counting.hidden import Hidden
-from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyedJob
+from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.binning import code_expression, is_long_list, label_name, short_label
-from dpduck.kernel.rows.bins import texts_parameter, texts_sql
-from dpduck.kernel.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
-from dpduck.kernel.stage import UNITS, cut_sql, stage_sql
-from dpduck.kernel.worker.program import BATCH_TEXTS, Division, Output
+from dpduck.kernel.stage import UNITS
+from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -40,7 +34,7 @@ class KeyStream(Hidden):
     __slots__ = ("_bounding_key", "_cursor", "_job", "_workers")
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None = None
+        self, cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
     ) -> None:
         self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
 
@@ -59,7 +53,7 @@ def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Ent
     job = stream._job
     require_same_bounds(job, query)
     published, suppressed = _selected(stream, query, noise, entropy)
-    names = [group_name(number) for number in range(len(job.rows.attributes) + len(job.texts))]
+    names = [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
     published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
     answers = []
     for number in range(query.aggregates):
@@ -102,7 +96,7 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             units = groups.column(UNITS).to_numpy()
             noisy = units + draw(noise, len(units), entropy)
             chosen = (units >= query.least) & (noisy > query.above)
-            tables = _tables(groups, stream._job.rows.aggregates)
+            tables = _tables(groups, stream._job.aggregates)
             for number, table in enumerate(tables):
                 suppressed[number] += int(table[~chosen].sum())
             names = [name for name in groups.column_names if name.startswith(GROUP)]
@@ -120,117 +114,25 @@ def _tables(groups: pa.Table, aggregates: Sequence[Contribution]) -> list[Intege
 
 def require_same_bounds(job: object, query: Threshold) -> None:
     """Refuses a price for other bounds than those of the SQL that will run."""
-    if not isinstance(job, KeyedJob) or bounds_of(job) != query.bounds or len(job.rows.aggregates) != query.aggregates:
+    counted = job_of(job)
+    if not counted.selected or bounds_of(counted) != query.bounds or len(counted.aggregates) != query.aggregates:
         raise InternalError("the plan and the counts disagree about the contribution bounds")
-    moved = zip(map(query.of_aggregate, range(query.aggregates)), job.norms_beside(query.other), strict=True)
+    moved = zip(map(query.of_aggregate, range(query.aggregates)), counted.norms_beside(query.other), strict=True)
     if any(one.norms != norms for one, norms in moved):
         raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
 
-def bounds_of(job: KeyedJob) -> GroupBounds:
+def bounds_of(job: CountingJob) -> GroupBounds:
     """C, k, the total and the rows of one unit, as the SQL that will run bounds them."""
-    if job.rows.unit is None:
-        copies = job.rows.copies
-        return GroupBounds(copies, copies, copies, copies)
-    return GroupBounds(job.group_bound, 1, job.group_bound, job.rows.max_rows)
-
-
-# Reads exact counts of privacy units and rows by groups of which some keys are private, C groups of each unit at most.
-#
-# Texts are grouped by their bytes: a collation would show one person's spelling of a key that others wrote otherwise.
-
-
-GROUP = "dpduck_group_"
-
-
-def group_name(number: int) -> str:
-    """Returns the column of a group's key: first the attributes as codes, then the texts as bytes."""
-    return f"{GROUP}{number}"
+    if job.unit is None:
+        return GroupBounds(job.copies, job.copies, job.copies, job.copies)
+    return GroupBounds(job.group_bound, 1, job.group_bound, job.max_rows)
 
 
 @contextmanager
 def read_groups(
-    cursor: duckdb.DuckDBPyConnection, job: KeyedJob, bounding_key: bytes, workers: Workers | None
+    cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[Iterator[pa.Table]]:
     """Lends one row per occupied group, in batches: its keys, its aggregates, and how many units it has."""
-    rows, scan = job.rows, scan_of(job.rows, job.texts)
-    outputs = worker_outputs(rows, scan)
-    for number, text in enumerate(job.texts, start=len(rows.attributes)):
-        if not text.plain:
-            outputs[group_name(number)] = Output("bytes", text)
-    division = Division(outputs, scan.moved, copies=scan.copies, keys=len(job.texts))
-    sql, parameters = _rows(job, scan, division)
-    m, ordered = None, dict[str, object]()
-    if rows.unit is not None:
-        m = rows.max_rows
-        ordered = {KEY: key_integer(bounding_key)}
-    cells: dict[str, int | None] = {group_name(number): one.size for number, one in enumerate(rows.attributes)}
-    cells |= {group_name(number): None for number in range(len(cells), len(cells) + len(job.texts))}
-    hashed = {} if rows.prepared is not None else ordered
-    again, known = ordered if m is not None and job.groups < m else {}, scan.known(None, division.needed)
-
-    def stage(found: str, crowds: Crowds | None) -> str:
-        return stage_sql(found, cells, rows.aggregates, m, job.groups, known, crowds)
-
-    def cut(found: str) -> tuple[str, str]:
-        return cut_sql(found, cells, rows.aggregates, rows.max_rows, job.groups)
-
-    named = parameters | hashed
-    whole = any(one.norm for one in rows.aggregates)  # units are weighed, and none of them is told apart before
-    ranked = None if again or whole else Ranked(rows, lambda other: _rows(job, other, division)[0])
-    with counted(
-        cursor, scan, sql, named, division, workers, stage, again, cut, texts=True, ranked=ranked
-    ) as found:  # fmt: skip
-        counts, second, given = found
+    with counting_cells(cursor, read_job(job), bounding_key, workers) as (counts, second, given):
         yield reader.text_batches(second, counts, given, BATCH_TEXTS)
-
-
-def _rows(job: KeyedJob, scan: Scan, division: Division) -> tuple[str, dict[str, object]]:
-    """Returns rows with the columns of their group, flags, unit and order, but for what a worker computes; with
-    parameters.
-    """
-    rows, parameters = job.rows, dict[str, object]()
-    codes, labels, late = dict[str, str](), dict[str, str](), list[str]()
-    for position, key in enumerate(rows.keys):
-        if is_long_list(key):  # looked up of what is short by then
-            labels[label_name(position)] = short_label(key)
-            late.append(f"dpduck_code_{position}")
-        read_as = replace(key, value=Own((label_name(position),))) if label_name(position) in labels else key
-        code = code_expression(read_as, position)
-        parameters.update(code.parameters)
-        codes[f"dpduck_code_{position}"] = code.sql
-    named = {group_name(number): text for number, text in enumerate(job.texts, start=len(rows.attributes))}
-    texts = {name: text.sql for name, text in named.items() if name not in division.outputs}
-    encoded = {name: f"encode({text})" for name, text in texts.items()}
-    own = own_aggregates(rows, scan, division)
-    flags = row_columns(own)
-    longest = min(division.longest_read, scan.longest_key)
-    short = [f"{text} IS NULL OR strlen({text}) <= {longest}" for text in texts.values()]
-    inner = {name: sql for name, sql in (*codes.items(), *labels.items()) if name not in late}
-    read = rows_sql(scan, {**inner, **encoded, **flags}, short, division)
-    if late:
-        kept = [*(name for name in inner if name not in labels), *texts, *flags, *scan.bounding, *division.inputs()]
-        read = f"SELECT {', '.join([*(f'{codes[name]} AS {name}' for name in late), *kept])} FROM ({read})"
-    if not rows.attributes:
-        return steps_sql(own, read, [*texts, *scan.bounding, *division.inputs()]), parameters
-    attributes = [
-        f"{_attribute_sql(rows, attribute, number, parameters)} AS {group_name(number)}"
-        for number, attribute in enumerate(rows.attributes)
-    ]
-    kept = [*texts, *flags, *scan.bounding, *division.inputs()]
-    found = f"SELECT {', '.join([*attributes, *kept])} FROM ({read})"
-    grouped = [group_name(number) for number in range(len(attributes))]
-    return steps_sql(own, found, [*grouped, *texts, *scan.bounding, *division.inputs()]), parameters
-
-
-def _attribute_sql(rows: CountingJob, attribute: Attribute, number: int, parameters: dict[str, object]) -> str:
-    """Returns the attribute's code, NULL or -1 where a row is outside: for a plain key its own, else looked up."""
-    codes = [f"CAST(dpduck_code_{source} AS BIGINT)" for source in attribute.sources]
-    if len(codes) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
-        return codes[0]
-    name = f"dpduck_image_{number}"
-    parameters[name] = texts_parameter(str(code) for code in attribute.codes.reshape(-1).tolist())
-    place = codes[0]
-    for code, source in zip(codes[1:], attribute.sources[1:], strict=True):
-        place = f"({place} * {rows.keys[source].domain.size} + {code})"
-    return f"list_extract({texts_sql(name, 'BIGINT')}, {place} + 1)"

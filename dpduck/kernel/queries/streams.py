@@ -42,7 +42,7 @@ from dpduck.kernel.columns.expressions import Column, Comparison, Literal
 from dpduck.kernel.contributions import KEY, UNIT, Crowds, key_integer
 from dpduck.kernel.counting.exact import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
@@ -68,16 +68,16 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
 
     Asked before the charge, too. Every ask is of one scan's rows, by one matrix over consecutive bins of one column.
     """
-    job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
-    if not isinstance(job, CountingJob):
-        raise InternalError("no ask of a stream")
+    job, matrix = job_of(asks[0].scan.job), _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
     for ask in asks:
         require_weights(_query(ask))
     held = job.unit is None or sql_type(job.unit_type).is_unit_part
     plain = job.prepared is None and job.elsewhere is None and job.periods is None
-    fewer = job.groups or job.cell_key or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
+    fewer = (
+        job.groups or job.digest or job.cell_key or job.levels or any(one.norm for one in job.aggregates)
+    )  # than a refresh takes
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
     if fewer or not held or not plain or (job.unit is None and by_group):
         raise InternalError("rows that a stream does not follow")

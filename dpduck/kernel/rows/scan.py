@@ -26,7 +26,7 @@ from dpduck.kernel.contributions import (
     order_sql,
 )
 from dpduck.kernel.counting.jobs import CountingJob, Prepared
-from dpduck.kernel.places.elsewhere import Elsewhere, counted_elsewhere
+from dpduck.kernel.places.elsewhere import Elsewhere, Parts, counted_elsewhere
 from dpduck.kernel.relations import (
     EXTENDING,
     PeriodRows,
@@ -131,14 +131,14 @@ class Scan:
         return next(found, "")
 
 
-def scan_of(job: CountingJob, texts: Sequence[Expression] = ()) -> Scan:
-    """Returns a job's rows. texts: what else is read of rows."""
+def scan_of(job: CountingJob) -> Scan:
+    """Returns a job's rows."""
     source, found_by = job.source, isinstance(job.unit, Referenced)
     # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
     copied = job.unit is None or (job.prepared is not None and not job.prepared.crowded)
     ordered = job.unit is not None and job.prepared is None
     found = placed(
-        source, job.filters, copied=copied, joined=found_by, read=[*_read(job), *texts],
+        source, job.filters, copied=copied, joined=found_by, read=_read(job),
         content=job.content if ordered else (),
     )  # fmt: skip
     content = [hashed_sql(one.sql, one.type_name if isinstance(one, Column) else "") for one in job.content]
@@ -153,7 +153,7 @@ def scan_of(job: CountingJob, texts: Sequence[Expression] = ()) -> Scan:
 
 def _read(job: CountingJob) -> list[Expression]:
     """Lists what a job reads of rows beside their source's conditions."""
-    found = [key.value for key in job.keys]
+    found = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
     found += [part for one in job.aggregates for part in (one.condition, one.value) if part is not None]
     found += [] if job.unit is None else [job.unit]
     return found
@@ -271,7 +271,7 @@ def counted(
     workers: Workers | None,
     stage: Callable[[str, Crowds | None], str],
     given: Parameters = MappingProxyType({}),
-    cut: Callable[[str], tuple[str, str]] | None = None,
+    parts: Parts | None = None,
     *,
     texts: bool = False,
     ranked: Ranked | None = None,
@@ -280,8 +280,7 @@ def counted(
 
     sql: of the rows; the worker's answers are among their columns. workers: None for those that are started and ended
         here. stage: SQL of counts over SQL of rows, with the units that have too many rows.
-        given: further parameters of it. cut: SQL of a part of the rows,
-        and over it of what it could keep (stage.cut_sql). texts: whether the SQL has texts or bytes among its
+        given: further parameters of it. parts: of an engine's rows. texts: whether the SQL has texts or bytes among its
         columns besides the unit and what the worker gets. ranked: where a unit's rows are ranked.
     """
     with ExitStack() as stack:
@@ -298,7 +297,7 @@ def counted(
                 stack.callback(second.unregister, found.table)
             yield stage(asking.answered_sql, found), second, {**own, **given}
             return
-        parts = cut if scan.alone and scan.unit is not None else None
+        parts = parts if scan.alone and scan.unit is not None else None
         key = None if parts is not None or scan.unit is None else _key({**parameters, **given})
 
         def there_sql(rows: str) -> str:

@@ -94,7 +94,7 @@ def weighed_measures_of_keys(
 
 
 def norms_of_keys(measure: Measure, bounds: GroupBounds, merged: bool) -> Norms:
-    """Returns how far a unit moves a table by group (L1, squared L2, any one number). merged: see KeyedJob."""
+    """Returns how far a unit moves a table by group (L1, squared L2, any one number). merged: see CountingJob."""
     l1 = measure.unit_bound(bounds.rows, bounds.groups)
     most = l1 if merged else measure.unit_bound(bounds.rows, 1)
     if measure.squared_norm and not merged:

@@ -7,7 +7,7 @@ probability delta. The noise costs rho or epsilon like any other; delta comes on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, expm1, log1p, pi, sqrt
 
@@ -17,7 +17,7 @@ import scipy
 
 from dpduck.kernel.ask import Ask, Beside, Scan, Threshold
 from dpduck.kernel.contributions import FULL, Contribution
-from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
 from dpduck.language.rows.compiled import text_of, written
@@ -350,15 +350,13 @@ def bounds_of_request(request: Request) -> GroupBounds:
     return GroupBounds(groups, 1, groups, request.rows.unit_bound)
 
 
-def keyed_job(request: Request, measured: KeyMeasures | None = None) -> KeyedJob:
+def keyed_job(request: Request, measured: KeyMeasures | None = None) -> CountingJob:
     """Describes the job that trusted code counts."""
-    selection = _selection(request)
+    rows, groups = request.rows, _selection(request).groups
     counts = [Contribution(written(aggregate.condition)) for aggregate in request.question.aggregates]
-    return KeyedJob(
-        rows=counting_job(request, counts if measured is None else list(map(contribution_of, measured.measures))),
-        texts=tuple(text_of(key.row_sql, request.rows.columns) for key in request.question.keys if key.row_sql),
-        groups=selection.groups if request.rows.unit_sql is not None else request.rows.unit_bound,
-    )
+    job = counting_job(request, counts if measured is None else list(map(contribution_of, measured.measures)))
+    texts = tuple(text_of(key.row_sql, rows.columns) for key in request.question.keys if key.row_sql)
+    return replace(job, selected=True, texts=texts, groups=groups if rows.unit is not None else rows.unit_bound)
 
 
 def key_ask(request: Request, plan: KeyPlan) -> Ask[PublishedKeys]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, log, prod, sqrt
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.hashing import SIGNS, words_for
 from dpduck.kernel.ask import Ask, Projection, Scan
-from dpduck.kernel.counting.jobs import KeyJob
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
@@ -130,7 +130,7 @@ def projection_plan(sparse: SparseRequest) -> ProjectionPlan:
 def key_scan(sparse: SparseRequest) -> Scan:
     """Returns the rows by key, and what one unit adds to them."""
     return Scan(
-        KeyJob(counting_job(sparse.request, ()), sparse.key),
+        replace(counting_job(sparse.request, (Contribution(),)), digest=sparse.key),
         sparse.request.rows.unit_bound,
     )
 

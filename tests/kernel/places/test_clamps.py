@@ -63,7 +63,7 @@ def test_what_is_read_of_cut_columns() -> None:
             (job,) = jobs_of(connection, statement)
             with other.cursor() as second:
                 counted = over_twins(job, twins, {}, asked(second))
-            return job_sql(counted)  # type: ignore[arg-type]
+            return job_sql(counted)
 
         assert '"dpduck_steps_0"' in sql("sum(price) AS s FROM bills") and '"price"' not in sql("sum(price) FROM bills")
         both = sql("sum(price * (1 - part)) AS s FROM bills")

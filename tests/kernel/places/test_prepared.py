@@ -13,7 +13,7 @@ import pytest
 import dpduck
 from dpduck.kernel.contributions import Known, bounded_rows_sql
 from dpduck.kernel.counting.exact import count_exactly, job_sql
-from dpduck.kernel.counting.jobs import CountingJob, KeyedJob, KeyJob, Prepared
+from dpduck.kernel.counting.jobs import CountingJob, Prepared
 from dpduck.kernel.places import twin_writer
 from dpduck.kernel.places.labels import Ask, asked_of_labels
 from dpduck.kernel.places.prepared import Twin, over_twins
@@ -35,7 +35,7 @@ from dpduck.store.prepared import cuts_of
 from dpduck.values.errors import InternalError
 from dpduck.values.quoting import quote_identifier
 from tests.mechanisms.cubes.aggregate_clinic import open_stays, plan_of
-from tests.support.nodes import adds, columns_of, compiled
+from tests.support.nodes import adds, by_digest, columns_of, compiled, selected
 
 KEY = b"key"
 WORKERS = Workers()
@@ -160,11 +160,11 @@ def test_units_inside_of_domains_need_no_rank() -> None:
         assert isinstance(twin, CountingJob)
         assert "dpduck_of_unit > 3 AND dpduck_open = 0 AND dpduck_order <= 3" in job_sql(twin)
         (filtered,) = jobs_of(connection, STATEMENTS[6])
-        assert "dpduck_open = 0" not in job_sql(over_twins(filtered, twins, {}, asked(other)))  # type: ignore[arg-type]
-        assert "dpduck_of_unit > 3" in job_sql(over_twins(filtered, twins, {}, asked(other)))  # type: ignore[arg-type]
+        assert "dpduck_open = 0" not in job_sql(over_twins(filtered, twins, {}, asked(other)))
+        assert "dpduck_of_unit > 3" in job_sql(over_twins(filtered, twins, {}, asked(other)))
         ranked = over_twins(filtered, roomy(twins), {}, asked(other))
-        assert "dpduck_of_unit > 3" not in job_sql(ranked)  # type: ignore[arg-type]
-        assert "dpduck_open = 0" in job_sql(over_twins(job, roomy(twins), {}, asked(other)))  # type: ignore[arg-type]
+        assert "dpduck_of_unit > 3" not in job_sql(ranked)
+        assert "dpduck_open = 0" in job_sql(over_twins(job, roomy(twins), {}, asked(other)))
         assert other.execute("SELECT max(dpduck_open_rows) FROM stays_twin").fetchone() == (0,)
         assert differing(connection, STATEMENTS) == []
 
@@ -363,7 +363,7 @@ def test_units_are_found_through_references() -> None:
 
 def groups(cursor: duckdb.DuckDBPyConnection, job: object) -> list[tuple[object, ...]]:
     """Exact counts by groups with private keys."""
-    assert isinstance(job, KeyedJob)
+    assert isinstance(job, CountingJob)
     with read_groups(cursor, job, KEY, WORKERS) as batches:
         return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
 
@@ -377,7 +377,7 @@ def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
         for statement in (STATEMENTS[0], STATEMENTS[5], STATEMENTS[7]):
             rows = replace(jobs_of(connection, statement)[0], aggregates=aggregates)
             for text in ('CAST("r0"."text" AS VARCHAR)', 'lower("r0"."text")'):
-                job = KeyedJob(rows, (text_of(text, STAYS),), most)
+                job = selected(rows, (text_of(text, STAYS),), most)
                 with connection.cursor() as cursor, other.cursor() as second:
                     found = groups(cursor, job)
                     assert len(found) > 3
@@ -403,7 +403,7 @@ def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_gr
         summed = (SUMMED[0], *(replace(one, per_group=by_group) for one in SUMMED[1:]))
         aggregates = tuple(replace(one, norm=norm * 2 * one.bound**2) for one in summed)
         rows = replace(jobs_of(connection, STATEMENTS[0])[0], aggregates=aggregates)
-        job = KeyedJob(rows, (TEXT,), most)
+        job = selected(rows, (TEXT,), most)
         with connection.cursor() as cursor, other.cursor() as second:
             found = groups(cursor, job)
             assert len(found) > 3
@@ -415,10 +415,10 @@ def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
     with open_stays("who MAX ROWS 2", 60) as connection:
         other, twins = prepared(connection)
         rows = replace(jobs_of(connection, STATEMENTS[6])[0], keys=(), attributes=())
-        job = KeyJob(rows, own_of('CAST("r0"."text" AS VARCHAR)', STAYS))
+        job = by_digest(rows, own_of('CAST("r0"."text" AS VARCHAR)', STAYS))
         with connection.cursor() as cursor, other.cursor() as second:
             plain = count_keys(cursor, job, KEY, WORKERS)
-            twin = count_keys(second, over_twins(job, twins, {}, asked(second)), KEY, WORKERS)  # type: ignore[arg-type]
+            twin = count_keys(second, over_twins(job, twins, {}, asked(second)), KEY, WORKERS)
         assert len(plain._exact_counts) > 2
         for name in ("_exact_high", "_exact_low", "_exact_counts"):
             assert getattr(plain, name).tolist() == getattr(twin, name).tolist()

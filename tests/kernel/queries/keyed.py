@@ -10,13 +10,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dpduck.kernel.counting.jobs import Attribute, KeyedJob
+from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries.key_delta import GroupBounds
 from dpduck.kernel.queries.keys import read_groups
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.values.domain import ValueDomain
-from tests.support.nodes import adds, counts, key, own
+from tests.support.nodes import adds, counts, key, own, selected
 
 Row = tuple[int | str | None, str | None, str | None]  # unit, reason, sex
 Group = tuple[object, ...]
@@ -53,41 +53,42 @@ def job_of(
     texts: tuple[str, ...] = (PLAIN,),
     conditions: tuple[str, ...] = ("", "t.sex = 'F'"),
     filters: tuple[str, ...] = (),
-) -> KeyedJob:
+) -> CountingJob:
     """A job over t; by_sex: with a key that has a public domain before the text."""
     keys = (key("t.sex", SEXES),) if by_sex else ()
     attributes = (Attribute((0,), np.arange(2), 2),) if by_sex else ()
     aggregates = tuple(map(adds, conditions))
     rows = counts("t", filters, unit_sql, max_rows, CONTENT, keys, attributes, aggregates, copies=groups)
-    return KeyedJob(rows, tuple(map(own, texts)), groups)
+    return selected(rows, tuple(map(own, texts)), groups)
 
 
-def grouped(rows: Sequence[Row], job: KeyedJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
+def grouped(rows: Sequence[Row], job: CountingJob, key: bytes = b"key") -> dict[Group, tuple[int, ...]]:
     """Exact units and aggregates by group."""
     return groups_in(load(rows), job, key)
 
 
 def groups_in(
-    connection: duckdb.DuckDBPyConnection, job: KeyedJob, key: bytes = b"key"
+    connection: duckdb.DuckDBPyConnection, job: CountingJob, key: bytes = b"key"
 ) -> dict[Group, tuple[int, ...]]:
     """The same of the table t as it is."""
     with connection.cursor() as cursor, read_groups(cursor, job, key, None) as batches:
         found = pa.concat_tables(batches)
-    place = len(job.rows.attributes) + len(job.texts)
+    place = len(job.attributes) + len(job.texts)
     rows = (tuple(row.values()) for row in found.to_pylist())
     return {row[:place]: (row[-1], *row[place:-1]) for row in rows}
 
 
 def plan_of(
-    job: KeyedJob, amount: Fraction = Fraction(1, 2), delta: Fraction = Fraction(1, 100), *, least: int = 1,
+    job: CountingJob, amount: Fraction = Fraction(1, 2), delta: Fraction = Fraction(1, 100), *, least: int = 1,
     noise: NoiseKind = NoiseKind.GAUSSIAN, other: bool = False,
 ) -> KeyPlan:  # fmt: skip
     """A plan for the job."""
-    if job.rows.unit is None:
+    if job.unit is None:
         bounds = GroupBounds(job.groups, job.groups, job.groups, job.groups)
     else:
-        groups = min(job.groups, job.rows.max_rows)
-        bounds = GroupBounds(groups, 1, groups, job.rows.max_rows)
-    conditions = [aggregate.condition for aggregate in job.rows.aggregates]
-    reused = tuple(number for number, when in enumerate(conditions) if job.counts_units and not when)
+        groups = min(job.groups, job.max_rows)
+        bounds = GroupBounds(groups, 1, groups, job.max_rows)
+    of_units = job.unit is None or job.max_rows == 1
+    conditions = [aggregate.condition for aggregate in job.aggregates]
+    reused = tuple(number for number, when in enumerate(conditions) if of_units and not when)
     return plan_keys(noise, amount, delta, bounds, least=least, aggregates=len(conditions), reused=reused, other=other)

@@ -8,14 +8,13 @@ import pytest
 
 from dpduck.algebra.hashing import PRIME
 from dpduck.kernel.ask import Projection
-from dpduck.kernel.counting.jobs import KeyJob
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, count_keys, exact_answers, find
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import price_of
-from tests.support.nodes import counts, own
+from tests.support.nodes import by_digest, counts, own
 
 ENTROPY = operating_system_entropy()
 
@@ -33,7 +32,7 @@ class Ones:
 
 def counted(con: duckdb.DuckDBPyConnection, unit: str | None = None, most: int = 1) -> KeyCounts:
     rows = counts('t AS "r0"', (), unit, most, ('"r0"."k"', '"r0"."u"'), (), (), ())
-    job = KeyJob(rows, own('"r0"."k"'))
+    job = by_digest(rows, own('"r0"."k"'))
     return count_keys(con, job, b"key")
 
 

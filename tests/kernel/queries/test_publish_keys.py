@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2
 
 from benchmarks.papers.joint_threshold import calibrate_jointly
 from dpduck.kernel.ask import Threshold
-from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries import keys as module
 from dpduck.kernel.queries.key_delta import PublishedKeys, key_delta
@@ -27,7 +27,7 @@ FALSE_ALARM = 1e-10
 GAUSSIAN, LAPLACE = NoiseKind.GAUSSIAN, NoiseKind.LAPLACE
 
 
-def published(rows: list[Row], job: KeyedJob, plan: KeyPlan) -> PublishedKeys:
+def published(rows: list[Row], job: CountingJob, plan: KeyPlan) -> PublishedKeys:
     """One release over these rows."""
     ask = key_ask(job, plan)
     stream = KeyStream(load(rows).cursor(), job, b"key")
@@ -96,7 +96,7 @@ def test_the_order_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(pairs) == 80 and pairs == sorted(pairs)
 
 
-def published_singles(job: KeyedJob, plan: KeyPlan, groups: int) -> int:
+def published_singles(job: CountingJob, plan: KeyPlan, groups: int) -> int:
     """How many groups of a single unit are published among so many."""
     rows: list[Row] = [(number, f"g{number}", "F") for number in range(groups)]
     return len(published(rows, job, plan).answers[0])
@@ -123,7 +123,7 @@ def test_single_units_are_published_as_often_as_claimed(noise: NoiseKind) -> Non
     assert not accepts(published_singles(job, smaller, groups), groups, low, high)
 
 
-def likelihoods(job: KeyedJob, plan: KeyPlan, units: int, groups: int) -> NDArray[np.int64]:
+def likelihoods(job: CountingJob, plan: KeyPlan, units: int, groups: int) -> NDArray[np.int64]:
     """How often groups of so many units are hidden, and shown with each count from the threshold on."""
     rows: list[Row] = [(number, f"g{number // units}", "F") for number in range(units * groups)]
     answers = published(rows, job, plan).answers[0] - plan.threshold - 1
@@ -221,7 +221,7 @@ def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.Mo
     for number in range(plan.aggregates):
         assert without.other is not None and together.other is not None
         moved = np.abs(together.answers[number] - without.answers[number]).sum()
-        assert moved + abs(together.other[number] - without.other[number]) == 4 == job.rows.max_rows
+        assert moved + abs(together.other[number] - without.other[number]) == 4 == job.max_rows
 
 
 @pytest.mark.parametrize("noise", NoiseKind, ids=lambda noise: str(noise.value))

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpduck.kernel.ask import Ask, Beside, Scan, Threshold, price
-from dpduck.kernel.counting.jobs import KeyedJob
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries import keys as module
@@ -23,7 +23,7 @@ from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import door_over
 from tests.kernel.queries.keyed import Row, job_of, load
-from tests.support.nodes import adds, as_own
+from tests.support.nodes import adds, as_own, selected
 
 VALUE = Operand("CAST(t.unit AS DOUBLE)", Fraction(0), Fraction(100), Fraction(1))
 BY_GROUP = replace(VALUE, per_group="sum", low=Fraction(-2), high=Fraction(50))
@@ -43,8 +43,8 @@ def asked(
     """The ask for these aggregates, with its measures and its plan."""
     measured = measures_of_keys(aggregates, (), other)
     counted = tuple(as_own(contribution_of(one)) for one in measured.measures)
-    rows = replace(job_of(groups, max_rows).rows, aggregates=counted)
-    job = KeyedJob(rows, job_of().texts, groups)
+    rows = replace(job_of(groups, max_rows), aggregates=counted)
+    job = selected(rows, job_of().texts, groups)
     plan = plan_keys(
         noise, amount, Fraction(1, 100), bounds_of(job), least=1, aggregates=len(aggregates), reused=(), other=other,
         measured=measured,
@@ -79,7 +79,7 @@ def test_the_price_is_the_same_twice(aggregates: tuple[Aggregate, ...], noise: N
 def test_norms_are_those_of_the_job(aggregates: tuple[Aggregate, ...]) -> None:
     """A smaller norm of any table is refused before the charge, and so are norms of one row less."""
     ask, _, plan = asked(aggregates, NoiseKind.GAUSSIAN)
-    assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, KeyedJob)
+    assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, CountingJob)
     for number, one in enumerate(plan.beside):
         for place in range(3):
             norms = [norm - (at == place) for at, norm in enumerate(one.norms)]
@@ -87,9 +87,9 @@ def test_norms_are_those_of_the_job(aggregates: tuple[Aggregate, ...]) -> None:
             query = replace(ask.query, beside=(*plan.beside[:number], claimed, *plan.beside[number + 1 :]))
             with pytest.raises(InternalError, match="what a unit adds to a group"):
                 require_paid([replace(ask, query=query)], ask.cost)
-    rows = replace(ask.scan.job.rows, max_rows=5)
+    rows = replace(ask.scan.job, max_rows=5)
     with pytest.raises(InternalError, match="disagree about the contribution bounds"):
-        require_paid([replace(ask, scan=Scan(replace(ask.scan.job, rows=rows), ask.scan.l1))], ask.cost)
+        require_paid([replace(ask, scan=Scan(rows, ask.scan.l1))], ask.cost)
     plain = replace(ask.query, beside=())
     with pytest.raises(InternalError, match="disagree about"):
         require_paid([replace(ask, query=plain)], ask.cost)
@@ -99,7 +99,7 @@ def test_a_unit_by_group_costs_the_root_of_its_groups() -> None:
     """With a bound by group a unit adds it to each of C groups, and without one all of its rows to one."""
     summed, averaged, _ = SETS
     ask, measured, _ = asked((*averaged, *SETS[2]), NoiseKind.GAUSSIAN, groups=3, max_rows=8)
-    assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, KeyedJob)
+    assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, CountingJob)
     assert ask.scan.job.norms_beside(merged=False) == tuple(one.norms for one in ask.query.beside)
     found = {
         (one.form, one.operand.per_group if one.operand else ""): beside.norms
@@ -124,7 +124,7 @@ def test_every_table_has_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     ask, measured, plan = asked(SETS[1], NoiseKind.GAUSSIAN, other=True, amount=Fraction(4))
     many: list[Row] = [(number, "many", "F") for number in range(60, 60 + plan.threshold + 9)]
     rows: list[Row] = [*many, (3, "rare", "M"), (4, "rare", "F")]
-    assert isinstance(ask.scan.job, KeyedJob)
+    assert isinstance(ask.scan.job, CountingJob)
     found: PublishedKeys = door_over(KeyStream(load(rows).cursor(), ask.scan.job, b"key"), [ask]).answer(ask)
     tables = [one.noise.parameter for one in plan.beside]
     assert drawn == [(plan.selection.parameter, 2), *((one, 1) for one in tables), *((one, 1) for one in tables)]
@@ -141,7 +141,7 @@ def test_tables_of_several_integers_are_no_sums_of_groups() -> None:
     """Moments have several tables, of which the price knows nothing here."""
     moments = adds("", "moments", VALUE.sql, VALUE.low, VALUE.high, 100, 1)
     with pytest.raises(InternalError, match="counts and sums alone"):
-        KeyedJob(replace(job_of().rows, aggregates=(moments,)), job_of().texts, 2)
+        selected(replace(job_of(), aggregates=(moments,)), job_of().texts, 2)
 
 
 def test_numbers_wrap_as_all_tables_do() -> None:

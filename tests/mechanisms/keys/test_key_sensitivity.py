@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dpduck.kernel.ask import Threshold
-from dpduck.kernel.counting.jobs import KeyedJob
-from dpduck.kernel.queries.keys import GROUP, _tables, read_groups
+from dpduck.kernel.counting.exact import GROUP
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.queries.keys import _tables, read_groups
 from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.stage import UNITS
 from dpduck.language.select.analyse import analyse
@@ -47,7 +48,7 @@ def stays() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def planned(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[KeyedJob, Threshold]:
+def planned(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[CountingJob, Threshold]:
     """The job of a statement, and the query with its claimed bounds."""
     parsed = parse_statement(statement)
     assert isinstance(parsed, AskStatement)
@@ -55,17 +56,17 @@ def planned(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[Keye
         ask = propose_keys(
             analyse(parsed, Catalog(cursor, PolicyStore(connection.cursor, "private", dict))).request
         ).ask
-    assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, KeyedJob)
+    assert isinstance(ask.query, Threshold) and isinstance(ask.scan.job, CountingJob)
     return ask.scan.job, ask.query
 
 
-def exact(connection: duckdb.DuckDBPyConnection, job: KeyedJob) -> Groups:
+def exact(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Groups:
     """The exact tables of every group, as trusted code would add noise to them."""
     found: Groups = {}
     with connection.cursor() as cursor, read_groups(cursor, job, b"key", None) as batches:
         for batch in batches:
             keys = [batch.column(name).to_pylist() for name in batch.column_names if name.startswith(GROUP)]
-            tables = _tables(batch, job.rows.aggregates)
+            tables = _tables(batch, job.aggregates)
             found |= {
                 key: np.array([table[row] for table in tables]) for row, key in enumerate(zip(*keys, strict=True))
             }
@@ -101,7 +102,7 @@ def test_no_unit_moves_a_table_by_more_than_is_claimed(
 
 
 def compared(
-    stays: duckdb.DuckDBPyConnection, job: KeyedJob, query: Threshold, first: int
+    stays: duckdb.DuckDBPyConnection, job: CountingJob, query: Threshold, first: int
 ) -> list[tuple[Norms, Norms]]:
     """Moves of each table without some units in turn, table by table, beside the claimed ones."""
     whole = exact(stays, job)
