@@ -121,9 +121,10 @@ def counting_cells(
         return cut_sql(rows, cells_of(reading), job.aggregates, *most)
 
     parts = Parts(partial(cell_rows, reading), cut, partial(_stage, reading))
+    parameters = rows_parameters(reading, bounding_key)
     with counted(
-        cursor, reading.scan, packed_rows(reading), rows_parameters(reading, bounding_key), reading.division, workers,
-        stage, again, parts, texts=bool(job.texts), ranked=_ranked(reading),
+        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, again, parts,
+        texts=bool(job.texts), ranked=_ranked(reading),
     ) as found:  # fmt: skip
         yield found
 

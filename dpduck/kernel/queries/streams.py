@@ -75,9 +75,8 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
         require_weights(_query(ask))
     held = job.unit is None or sql_type(job.unit_type).is_unit_part
     plain = job.prepared is None and job.elsewhere is None and job.periods is None
-    fewer = (
-        job.groups or job.digest or job.cell_key or job.levels or any(one.norm for one in job.aggregates)
-    )  # than a refresh takes
+    of_cells = job.groups or job.digest or job.cell_key
+    fewer = of_cells or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
     by_group = any(aggregate.per_group for aggregate in job.aggregates)
     if fewer or not held or not plain or (job.unit is None and by_group):
         raise InternalError("rows that a stream does not follow")
