@@ -27,7 +27,8 @@ from dpduck.values.sqltypes import sql_type
 
 _COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
 _FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
-"""One pass over a text. NFC and some of ICU sort runs of marks: a text of a few megabytes takes hours to compare."""
+"""One pass over a text. NFC and some of ICU sort runs of marks: 64 KB took six seconds, and twice as many take four
+times that."""
 COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]

@@ -2,7 +2,8 @@
 
 A scan leaves out parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. Other people's rows
 would then decide whether your row is counted. So would every defect of that code. For `score = 1 OR score IS DISTINCT
-FROM 0`, DuckDB 1.5 left out a part of NULLs alone. Each of its rows meets that condition.
+FROM 0`, DuckDB 1.5 left out a part of NULLs alone. Each of its rows meets that condition: one patient decided whether
+5,000 others were counted.
 
 So each condition is compared with a volatile expression that is always true. For all that an optimizer may assume,
 this could be true, false or NULL for any row, so every row could meet the whole. So no statistics can leave out a row.

@@ -234,7 +234,7 @@ def _taken(
 
 
 def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
-    """Returns the job without rows of other periods, by a comparison with the stored column that skips storage."""
+    """Returns the job without rows of other periods, by a comparison with the stored column."""
     key = job.keys[job.attributes[axis].sources[0]]
     column = key.value
     if (

@@ -29,6 +29,10 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
 MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
+"""What subqueries of a statement may hold together. In 300 MB one person made these fail: twelve `last` of texts of
+every length; 64 count(DISTINCT ..) and 60,000 rows, or 16 in each of four subqueries; 24 orders and 1,000 notes of
+1,000 bytes; 48 orders and 60,000 small integers."""
+
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
 _NUMBERED = ("row_number", "rank", "dense_rank")
 _BESIDE = ("lag", "lead")

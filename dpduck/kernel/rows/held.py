@@ -32,9 +32,9 @@ def hashed_sql(column: str, type_name: str) -> str:
     """Returns the SQL by which a stored column takes part in the order of a unit's rows.
 
     The form of a VARIANT or a GEOMETRY depends on the rows beside it. A file of DuckDB writes the fields of a VARIANT
-    as columns, sorted, where rows beside it have them. {} is then read as NULL. A file writes GEOMETRY as numbers where
-    all values of a part are of one kind. A zero then loses its sign. So the order knows of a GEOMETRY only whether it
-    is NULL. It knows nothing of a VARIANT.
+    as columns, sorted, where rows beside it have them. {} is then read as NULL: one person decided whether `x IS NULL`
+    counted 40,000 others. A file writes GEOMETRY as numbers where all values of a part are of one kind. A zero then
+    loses its sign. So the order knows of a GEOMETRY only whether it is NULL. It knows nothing of a VARIANT.
     """
     kind = sql_type(type_name)
     if kind.mentions("VARIANT"):

@@ -211,7 +211,7 @@ def longest_read(texts: int, copies: int) -> int:
 
     All together a row's have LONGEST_TEXT, and those of all its copies REPEATED times that: the database's process
     holds them for some thousand rows at a time, and for all of a unit's rows where they are grouped by them. With 20
-    columns, or 625 rows of each row, the texts of one person filled its memory.
+    columns, 625 rows of each row, or a key 40,000 times in a sort, the texts of one person filled its memory.
     """
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 

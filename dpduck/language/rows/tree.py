@@ -23,7 +23,8 @@ two for a key, forty such joins made 2^40 of one person's."""
 
 MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
 """Rows for a key that one join may find of a unit, where it is by a key of neither side, and all such joins together:
-what is beyond is not read. With thirty such joins two rows of one person became 2^30."""
+what is beyond is not read. With thirty such joins two rows of one person became 2^30. A served analyst could read from
+failures whether somebody's sixty visits met a condition."""
 
 MOST_FOUND = 8 * MOST_OF_ALL
 """What such joins may find inside of each other and in all tables of a UNION ALL, times the copies of public tables."""
