@@ -24,7 +24,7 @@ CLAIM = {
         "kernel/rows/scan kernel/columns/conditions kernel/worker/answered kernel/worker/workers kernel/worker/worker"
     ),
     "the same in an engine, whole units in one task": (
-        "kernel/places/elsewhere kernel/places/orders engines/task engines/spark engines/pieces"
+        "kernel/places/engine kernel/places/orders engines/task engines/spark engines/pieces"
     ),
     "counts to noisy answers": (
         "kernel/queries/measure kernel/queries/keys kernel/queries/sessions "
@@ -51,6 +51,7 @@ NOISE = {
 }
 ROWS = {
     "which label a row has": ("kernel/rows/binning kernel/rows/bins"),
+    "where rows lie": ("kernel/places/place kernel/places/live kernel/places/rows"),
     "rows that are written once": ("kernel/places/twin_writer kernel/places/prepared"),
     "what the database evaluates, and what a worker": (
         "kernel/columns/expressions kernel/columns/arithmetic kernel/columns/stored kernel/rows/placed "
@@ -88,7 +89,7 @@ OTHERS = {
 }
 LEFT_OUT = {
     "rows in DuckDB alone, without an engine": (
-        "kernel/places/elsewhere kernel/places/orders engines/task engines/spark engines/pieces engines/tables"
+        "kernel/places/engine kernel/places/orders engines/task engines/spark engines/pieces engines/tables"
     ),
     "and no table prepared": (
         "kernel/places/twin_writer kernel/places/prepared kernel/places/clamps kernel/places/labels"

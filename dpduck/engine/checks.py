@@ -9,8 +9,8 @@ from dpduck.engine.about import named_table
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.counting.unit_facts import UnitFacts, facts_of_units
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.kernel.places.elsewhere import Apart
-from dpduck.kernel.places.prepared import Twins, counted_over
+from dpduck.kernel.places.engine import EnginePlace
+from dpduck.kernel.places.place import Place
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import Rows
@@ -27,12 +27,12 @@ from dpduck.values.quoting import quote_text
 
 @dataclass(frozen=True)
 class StatementChecks:
-    """Answers dp_check of statements. twins: the tables that are counted in place of a request's own."""
+    """Answers dp_check of statements. place_of: where rows are counted."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
     ledger: Ledger
-    twins: Callable[[Rows], Twins | Apart | None]
+    place_of: Callable[[Rows], Place]
     workers: Workers
 
     def check(self, name: str, question: object, request: Request, caller: Caller) -> str:
@@ -50,13 +50,13 @@ class StatementChecks:
                 read = ", ".join(table.table for table in request.asked_tables)
                 raise Refusal(f"the statement does not read {name!r}", accepted=f"one of its tables: {read}")
             catalog.require_unchanged(rows)
-            check, twins = statement_check(question), self.twins(rows)
-            if isinstance(twins, Apart):
+            check, place = statement_check(question), self.place_of(rows)
+            if isinstance(place, EnginePlace):
                 accepted = f"dp_check({quote_text(name)}), without a statement"
                 raise Refusal("dp_check of a statement does not look into an engine's tables", accepted=accepted)
-            with counted_over(cursor, twins, self.workers) as (place, prepared):
+            with place.opened(cursor, self.workers) as (second, over):
 
                 def facts_of(job: CountingJob) -> UnitFacts:
-                    return facts_of_units(place, prepared(job), self.ledger.bounding_key, self.workers)
+                    return facts_of_units(second, over(job), self.ledger.bounding_key, self.workers)
 
                 return findings_sql(check, facts_of)

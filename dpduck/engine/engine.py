@@ -19,8 +19,8 @@ from dpduck.engine.started import Started
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import operating_system_entropy
-from dpduck.kernel.places.elsewhere import Apart
-from dpduck.kernel.places.prepared import Twins
+from dpduck.kernel.places.live import LIVE_PLACE
+from dpduck.kernel.places.place import Place
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import Rows
 from dpduck.language.select.analyse import Analysis, analyse
@@ -113,14 +113,14 @@ class Engine:
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._twins, self._measured.put,
+            self._place_of, self._measured.put,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store, self._policies.declared)
         self.foresight = Foresight(self._policies, ledger, steps, progress)
         self._from_known = KnownStatements(
             connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
-            self._answered, self._analysed, self._twins,
+            self._answered, self._analysed, self._place_of,
         )  # fmt: skip
         self.known = self._from_known.known
         self._about, self._tables = Late(self._new_about), Late(self._new_tables)
@@ -155,7 +155,7 @@ class Engine:
     def _new_checks(self) -> StatementChecks:
         from dpduck.engine.checks import StatementChecks  # noqa: PLC0415
 
-        return StatementChecks(self._open_cursor, self._policies, self._ledger, self._twins, self._workers)
+        return StatementChecks(self._open_cursor, self._policies, self._ledger, self._place_of, self._workers)
 
     def _new_tables(self) -> SyntheticTables:
         from dpduck.mechanisms.synthetic.recover import SyntheticTables  # noqa: PLC0415
@@ -169,7 +169,7 @@ class Engine:
 
         return SparseQueries(
             self._open_cursor, self._policies, self._releases, self._release_sparse, self._views, self._ledger,
-            SparseStore(self._open_cursor, self._store), self._steps, self._workers, self._twins,
+            SparseStore(self._open_cursor, self._store), self._steps, self._workers, self._place_of,
         )  # fmt: skip
 
     def _new_streams(self, files: TwinFiles) -> Streams:
@@ -179,7 +179,7 @@ class Engine:
         return Streams(
             self._open_cursor, self._policies, self._releases,
             StreamStore(self._open_cursor, self._store, self._releases), self._ledger, files, self._steps,
-            self._workers, self._twins, self._answered,
+            self._workers, self._place_of, self._answered,
         )  # fmt: skip
 
     def whole(self) -> Engine:
@@ -191,9 +191,9 @@ class Engine:
         """Returns the ledger of the store."""
         return self._ledger
 
-    def _twins(self, rows: Rows) -> Twins | Apart | None:
+    def _place_of(self, rows: Rows) -> Place:
         """Returns what is counted in place of a request's tables: what an engine has, or was prepared."""
-        return self.engines.apart(rows) or self._prepared.twins(rows)
+        return self.engines.place(rows) or self._prepared.place(rows) or LIVE_PLACE
 
     def limit_selects(self, seconds: float) -> None:
         """Bounds the time of SELECTs around releases that make views."""

@@ -10,8 +10,7 @@ import duckdb
 
 from dpduck.engine.known import known_table, refreshed, require_rows_of_view, resting_on
 from dpduck.engine.reuse import Reuse, nothing_sql, reuse_digest, reused
-from dpduck.kernel.places.elsewhere import Apart
-from dpduck.kernel.places.prepared import Twins
+from dpduck.kernel.places.place import Place
 from dpduck.language.rows.facts import Rows
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.known import (
@@ -65,12 +64,12 @@ class KnownStatements:
     def __init__(
         self, open_cursor: OpenCursor, policies: PolicyStore, releases: ReleaseStore, measured: MeasuredStore,
         copies: ReleaseCopies, views: PrivateViews, answered: SandboxAnswers, analysed: SandboxAnswers,
-        twins: Callable[[Rows], Twins | Apart | None],
+        place_of: Callable[[Rows], Place],
     ) -> None:  # fmt: skip
-        """twins: what is counted in place of a request's tables."""
+        """place_of: where the rows of a request are counted."""
         self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
         self._copies, self._views, self._answered, self._analysed = copies, views, answered, analysed
-        self._twins = twins
+        self._place_of = place_of
         self._known, self._readings = SandboxAnswers(MOST_KNOWN), SandboxAnswers(MOST_KNOWN)
 
     def known(self, argument: str, caller: Caller) -> str:
@@ -150,10 +149,12 @@ class KnownStatements:
     def _moment(self, rows: Rows, cursor: duckdb.DuckDBPyConnection) -> str:
         """Names the moment of the rows that would be counted now; "" where they may change, or none would be."""
         try:
-            twins = self._twins(rows)
+            place = self._place_of(rows)
         except Refusal:
             return ""
-        return "" if isinstance(twins, Apart) and not twins.moment else self._measured.moment(rows, twins, cursor)
+        if not (place.is_live or place.moment):
+            return ""
+        return self._measured.moment(rows, place if place.moment else None, cursor)
 
     def reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
         """Returns what a statement with reuse = TRUE is combined with; None for statements without it."""

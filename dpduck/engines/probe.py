@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpduck.engines.spark import Place, SparkEngine
 from dpduck.engines.task import FAILED
-from dpduck.kernel.places.elsewhere import added
+from dpduck.kernel.places.engine import added
 from dpduck.kernel.places.orders import Order, Sent, carried_out
 from dpduck.kernel.rows.plans import keep_plans_plain, passes_that_are_off
 from dpduck.kernel.worker.answered import Asking

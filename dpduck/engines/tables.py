@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpduck.engines.prepared import Placed, Prepared, PreparedThere, unit_column
 from dpduck.engines.probe import probed
 from dpduck.engines.spark import Columns, Described, Place, SparkEngine
-from dpduck.kernel.places.elsewhere import Apart, Elsewhere, columns_elsewhere
+from dpduck.kernel.places.engine import EnginePlace, EngineRows, columns_in_engine
 from dpduck.kernel.places.orders import BATCH, Sent
 from dpduck.kernel.places.twin_writer import sent_sql
 from dpduck.kernel.rows import reader
@@ -134,7 +134,7 @@ class EngineTables:
                 accepted="a unit of whole or decimal numbers, texts, dates or BOOLEAN",
             )
 
-    def apart(self, rows: Rows) -> Apart | None:
+    def place(self, rows: Rows) -> EnginePlace | None:
         """Tells who counts the rows of a statement; None where all of its tables are here."""
         private = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads)]))
         for table, _ in rows.public_digests:  # declared when a DuckDB of this name was attached
@@ -145,17 +145,17 @@ class EngineTables:
         name = self.engine_of(private)
         prepared, public = self.prepared.of(private), [table for table, _ in rows.public_digests]
         moment = "" if prepared is None else prepared.packed.mark
-        return Apart(partial(self._opened, name, private, public, shapes, prepared=prepared), moment)
+        return EnginePlace(partial(self._opened, name, private, public, shapes, prepared=prepared), moment)
 
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[Column]
     ) -> Callable[[str, Mapping[str, object]], list[Any]]:
-        """Returns what reads sums over a table's rows by SQL and parameters (elsewhere.SUMS), for its owner's eyes."""
+        """Returns what reads sums over a table's rows by SQL and parameters (SUMS), for its owner's eyes."""
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((one.name, one.type_name) for one in listed)}
-        elsewhere = self._opened(self.engine_of([table]), [table], [], shapes, cursor, every=True)
-        return partial(columns_elsewhere, cursor, elsewhere, self._workers)
+        rows = self._opened(self.engine_of([table]), [table], [], shapes, cursor, every=True)
+        return partial(columns_in_engine, cursor, rows, self._workers)
 
     def engine_of(self, private: Sequence[TableName]) -> str:
         """Returns the one engine that has these tables; a Refusal where there is none."""
@@ -177,7 +177,7 @@ class EngineTables:
         cursor: duckdb.DuckDBPyConnection,
         every: bool = False,
         prepared: Prepared | None = None,
-    ) -> Elsewhere:
+    ) -> EngineRows:
         """Returns the engine for one statement, once its tables are what they were."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
         if not every and prepared != self.prepared.of(private):
@@ -186,9 +186,9 @@ class EngineTables:
         sent += [public_table(cursor, table.sql, table.parts, shapes[table]) for table in public]
         if prepared is not None:
             prepared.require_same(engine, policies, shapes)
-            return Elsewhere(tuple(sent), partial(engine.carry_packed, prepared.packed), packed=True)
+            return EngineRows(tuple(sent), partial(engine.carry_packed, prepared.packed), packed=True)
         places = self._places(name, policies, shapes, every)
-        return Elsewhere(tuple(sent), partial(engine.carry, places, buckets or _buckets(policies)))
+        return EngineRows(tuple(sent), partial(engine.carry, places, buckets or _buckets(policies)))
 
     def _places(
         self, name: str, policies: Sequence[Policy], shapes: Mapping[TableName, Columns], every: bool = False

@@ -26,17 +26,17 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import required
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.places.elsewhere import Apart
-from dpduck.kernel.places.prepared import Twins, counted_over, require_cell_key
+from dpduck.kernel.places.live import LIVE_PLACE
+from dpduck.kernel.places.place import Over, Place
 from dpduck.kernel.queries.answers import Counts, Exact
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import KeyStream, require_same_bounds
 from dpduck.kernel.queries.sessions import GateLaw, SessionGate
-from dpduck.kernel.relations import every_table
+from dpduck.kernel.relations import Stored, every_table
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import StrictWorkers, Workers
 from dpduck.values.arrays import IntegerArray
-from dpduck.values.errors import InternalError
+from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.periods import Periods, charged_key, split_key
 from dpduck.values.privacy import ZERO, Charge
 
@@ -169,14 +169,14 @@ def opened(
     workers: Workers,
     paid: int | None = None,
     note: Note | None = None,
-    twins: Twins | Apart | None = None,
+    place: Place = LIVE_PLACE,
 ) -> Iterator[Door]:
     """Lends the order of a release: price, room, facts, charge, and a door to count and answer by.
 
     unchanged: looks at public facts again, in the transaction that will count, and refuses what is no longer so.
     paid: the entry of this very bill, which ended before there was an answer: nothing of it left, and nothing is
     charged again (privacy.md, "Interrupted"). That there is no answer is known outside the store. note: of the charge,
-    see LedgerChain.write. twins: what is counted in place of the tables. Whoever opened the door lets the answer be
+    see LedgerChain.write. place: where rows are counted. Whoever opened the door lets the answer be
     seen when Ledger.end has returned, not before.
     """
     _require_room(asks, bill, ledger, paid)
@@ -186,12 +186,11 @@ def opened(
         unchanged(cursor)
         jobs = list({id(ask.scan): job_of(ask.scan.job) for ask in asks}.values())
         require_units(cursor, jobs, bill.unit_key, ledger.store)
-        place, prepared = stack.enter_context(counted_over(cursor, twins, workers))
+        second, over = stack.enter_context(place.opened(cursor, workers))
         for job in jobs:
-            if job.cell_key:
-                require_cell_key(cursor, job, twins)
-            prepared(job)  # what cannot be counted over twins is found out before it is paid for
-        drop = partial(drop_unit_cells, place) if any(job.beside for job in jobs) else None
+            require_cell_key(cursor, job, place)
+            over(job)  # what cannot be counted there is found out before it is paid for
+        drop = partial(drop_unit_cells, second) if any(job.beside for job in jobs) else None
         if paid is None:
             steps("before the charge")
             entry = ledger.charge(
@@ -202,11 +201,18 @@ def opened(
             steps(PAID)
             ledger.begin_again(paid)
             entry = paid
-        door = Door(asks, counting(place, ledger.bounding_key, workers, prepared), entropy, entry, drop)
+        door = Door(asks, counting(second, ledger.bounding_key, workers, over), entropy, entry, drop)
         try:
             yield door
         finally:
             door.close()
+
+
+def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place: Place) -> None:
+    """Refuses bounds by a key that the rows to be counted lack. cursor: in the transaction that will count."""
+    table = job.source.first.table if isinstance(job.source.first, Stored) else ""
+    if job.cell_key and not place.has_key(cursor, table, job.cell_key):
+        raise Refusal("a key changed meanwhile", accepted="the same statement again")
 
 
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
@@ -341,18 +347,18 @@ def counting(
     cursor: duckdb.DuckDBPyConnection,
     bounding_key: bytes,
     workers: Workers | None,
-    prepared: Callable[[CountingJob], CountingJob] = lambda job: job,
+    over: Over = lambda job: job,
 ) -> Callable[[object], Counts]:
     """Returns the one way from a description of rows to exact counts; groups with private keys come as a stream.
 
-    prepared: the job as it is counted there.
+    over: the job as it is counted there.
     """
 
     shared: UnitCells | None = None
 
     def count(described: object) -> Counts:
         nonlocal shared
-        job = prepared(job_of(described))
+        job = over(job_of(described))
         if job.beside:
             shared = shared or UnitCells(cursor, bounding_key, workers)
             if shared.serves(job):
@@ -375,7 +381,7 @@ def reopened(
     unchanged: Unchanged,
     entropy: Entropy,
     workers: Workers,
-    twins: Twins | Apart | None = None,
+    place: Place = LIVE_PLACE,
 ) -> SessionGate:
     """Returns the gate of a session that was paid for earlier; what it asks must not cost more than the ledger's entry
     says.
@@ -394,6 +400,6 @@ def reopened(
         reader.begin(cursor)
         unchanged(cursor)
         require_units(cursor, [job], split_key(paid.unit_key)[0], ledger.store)
-        with counted_over(cursor, twins, workers) as (place, prepared):
-            counts = count_keys(place, prepared(job), ledger.bounding_key, workers)
+        with place.opened(cursor, workers) as (second, over):
+            counts = count_keys(second, over(job), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

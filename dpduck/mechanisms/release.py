@@ -15,8 +15,8 @@ from dpduck.kernel.ask import Ask
 from dpduck.kernel.door import Bill, Door, charged, opened
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.places.elsewhere import Apart
-from dpduck.kernel.places.prepared import Twins
+from dpduck.kernel.places.live import LIVE_PLACE
+from dpduck.kernel.places.place import Place
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import Rows
 from dpduck.language.select.request import Request
@@ -29,7 +29,7 @@ from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFailed, StoreError
 
 Steps = Callable[[str], None]
-TwinsOf = Callable[[Rows], Twins | Apart | None]
+PlaceOf = Callable[[Rows], Place]
 """What is counted in place of a request's tables."""
 """What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
 
@@ -107,7 +107,7 @@ class Releaser:
         entropy: Entropy,
         steps: Steps,
         workers: Workers,
-        twins: TwinsOf = lambda rows: None,
+        place_of: PlaceOf = lambda rows: LIVE_PLACE,
         keep: Callable[..., None] = lambda *_: None,
     ) -> None:
         self._keep = keep
@@ -118,7 +118,7 @@ class Releaser:
         self._entropy = entropy
         self._steps = steps
         self._workers = workers
-        self._twins = twins
+        self._place_of = place_of
         self._answered = SandboxAnswers()
         self._locks = NamedLocks()
         self._failed: dict[str, int] = {}
@@ -154,7 +154,7 @@ class Releaser:
         if paid is None:
             caller.require_within(charge)
         caller.take_room(header.most_rows, header.request.question.characters)
-        twins = self._twins(rows)
+        place = self._place_of(rows)
         periods = None if rows.periods is None else rows.periods.periods
         bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share, periods)
         rehearsed(asks, rows.shapes, self._answered, self._workers)
@@ -173,17 +173,16 @@ class Releaser:
                 self._workers,
                 paid,
                 self._releases.noting(digest, plan_text(asks), self._made_by),
-                twins,
+                place,
             ) as door:
                 if caller.charged is not None:
                     caller.charged(door.entry)
-                release = self._produced(door, planned, _described(header, digest, bill, door.entry), twins)
+                release = self._produced(door, planned, _described(header, digest, bill, door.entry), place)
         except BudgetRefusal as refused:
             raise in_both_forms(refused, self._ledger, bill) from None
         if release is None:  # raised here, so that no error that quotes data is its context
             self._note_failed(digest, door.entry)
-            if twins is not None:
-                twins.doubt()
+            place.doubt()
             raise ReleaseFailed(door.entry)
         self._copies.add(release.name, self._releases.table_sql(release.name), release.rows)
         return release
@@ -196,9 +195,7 @@ class Releaser:
         with suppress(duckdb.Error):
             self._releases.put_failure(digest, entry)
 
-    def _produced(
-        self, door: Door, planned: Planned, release: StoredRelease, twins: Twins | Apart | None
-    ) -> StoredRelease | None:
+    def _produced(self, door: Door, planned: Planned, release: StoredRelease, place: Place) -> StoredRelease | None:
         """Returns the release, made and stored; None where that failed, whatever the reason: it could quote data."""
         interrupted = ended = False
 
@@ -218,7 +215,7 @@ class Releaser:
             if made.laws is not None:
                 release = replace(release, laws=made.laws)
             try:
-                moment = twins if twins is not None and twins.moment else None
+                moment = place if place.moment else None
                 also = partial(self._keep, release.name, planned.header.request.rows, moment, made.measured)
                 values = self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now

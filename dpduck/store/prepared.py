@@ -22,7 +22,7 @@ import duckdb
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.kernel.places.clamps import ClampedColumn, clamped_column
-from dpduck.kernel.places.prepared import Twin, Twins
+from dpduck.kernel.places.prepared import PreparedPlace, PreparedTable
 from dpduck.kernel.places.twin_writer import PERSON, RESERVED, Layout, write_twin
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
@@ -169,7 +169,7 @@ class PreparedTables:
             if one.nonce not in {known.nonce for known in taken}:
                 self._forget(one.nonce)
 
-    def twins(self, rows: Rows) -> Twins | None:
+    def place(self, rows: Rows) -> PreparedPlace | None:
         """Returns what is counted in place of a request's tables; None where none of them was prepared."""
         tables = list(dict.fromkeys([rows.table, *(one.table for one in rows.reads if not one.hidden)]))
         if not any(table.sql in self._known for table in tables):
@@ -196,9 +196,9 @@ class PreparedTables:
         read = {table for table, *_ in rows.shapes}  # not a strategy's table, which is part of the request
         public = tuple(pair for pair in rows.public_digests if pair[0] in read)
         beside = partial(self._files.reading, twins=names, public=public, shapes=rows.shapes, still=still)
-        return Twins(found, beside, partial(self._files.doubt, nonces), moments.pop())
+        return PreparedPlace(found, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(self, known: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> Twin:
+    def _twin(self, known: Prepared, table: TableName, rows: Rows, policies: Mapping[str, Policy]) -> PreparedTable:
         """Returns the twin of a table; a Refusal where table, policy or references are no longer what they were."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
@@ -225,7 +225,7 @@ class PreparedTables:
         domains = _domains(policy, columns[table.sql])
         together = tuple(one for name in held.unit.columns for one in stored if fold(one[0]) == fold(name))
         most, keys = policy.unit.max_rows, known.keys_together
-        return Twin(name, domains, unit, known.unit_type, own, known.cuts, most, together, keys)
+        return PreparedTable(name, domains, unit, known.unit_type, own, known.cuts, most, together, keys)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> Facts:
         """Returns what is written of a table; refused where DuckDB has columns that cannot be carried over.

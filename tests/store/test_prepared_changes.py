@@ -180,7 +180,7 @@ def test_a_policy_that_is_dropped_while_a_statement_is_read(unit: str, dropped: 
         assert engine is not None
         dp(con, f"DROP PRIVACY POLICY ON {dropped}")
         with pytest.raises(Refusal, match=r"one that it refers to changed since it was prepared; accepted: ALTER"):
-            engine.about.prepared.twins(request.rows)
+            engine.about.prepared.place(request.rows)
 
 
 def test_a_policy_is_changed_where_another_table_is_out_of_reach(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 import pytest
@@ -12,7 +13,9 @@ from dpduck.kernel import door
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.places.prepared import Twins, counted_over
+from dpduck.kernel.places.live import LivePlace
+from dpduck.kernel.places.place import Opened, Over
+from dpduck.kernel.places.prepared import PreparedPlace
 from dpduck.kernel.queries.key_counts import KeyCounts, count_keys
 from dpduck.kernel.queries.keys import KeyStream, read_groups
 from dpduck.kernel.worker.workers import Workers
@@ -70,31 +73,36 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
     compared: list[tuple[object, object]] = []
     counting, tables = door.counting, list[duckdb.DuckDBPyConnection]()
 
-    @contextmanager
-    def over(
-        cursor: duckdb.DuckDBPyConnection, twins: Twins | None, workers: Workers
-    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[CountingJob], CountingJob]]]:
-        with counted_over(cursor, twins, workers) as found:
-            tables[:] = [] if twins is None else [cursor]
-            yield found
+    def note(kind: type[LivePlace] | type[PreparedPlace], *, is_prepared: bool) -> None:
+        original = kind.opened
+
+        @contextmanager
+        def opened(place: Any, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
+            with original(place, cursor, workers) as found:
+                tables[:] = [cursor] if is_prepared else []
+                yield found
+
+        monkeypatch.setattr(kind, "opened", opened)
+
+    note(LivePlace, is_prepared=False)
+    note(PreparedPlace, is_prepared=True)
 
     def count(
         place: duckdb.DuckDBPyConnection,
         key: bytes,
         workers: Workers,
-        prepared: Callable[[CountingJob], CountingJob] | None = None,
+        over: Over | None = None,
     ) -> Callable[[object], object]:
-        if prepared is None or not tables:  # a rehearsal, or tables that are not prepared
+        if over is None or not tables:  # a rehearsal, or tables that are not prepared
             return counting(place, key, workers)
 
         def compare(job: CountingJob) -> CountingJob:
-            twin = prepared(job)
+            twin = over(job)
             compared.append((exactly(tables[0], job, key, workers), exactly(place, twin, key, workers)))
             return twin
 
         return counting(place, key, workers, compare)
 
-    monkeypatch.setattr(door, "counted_over", over)
     monkeypatch.setattr(door, "counting", count)
     return compared
 

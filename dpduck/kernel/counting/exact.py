@@ -29,7 +29,7 @@ from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, st
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.loss import light_rows
-from dpduck.kernel.places.elsewhere import Parts
+from dpduck.kernel.places.engine import Parts
 from dpduck.kernel.relations import Grouped, Source
 from dpduck.kernel.rows import binning, reader
 from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
@@ -132,7 +132,7 @@ def counting_cells(
 def rows_parameters(reading: Reading, bounding_key: bytes) -> dict[str, object]:
     """Returns the parameters of a job's rows: labels, edges, and the key of a unit's order."""
     parameters: dict[str, object] = dict(reading.parameters)
-    if reading.job.unit is not None and reading.job.prepared is None:
+    if reading.job.unit is not None and not reading.job.place.is_numbered:
         parameters[KEY] = key_integer(bounding_key)
     return parameters
 
@@ -176,7 +176,7 @@ def read_job(job: CountingJob) -> Reading:
     outputs = worker_outputs(job, scan)
     outputs |= {name: Output("bytes", text) for name, text in text_names(job).items() if not text.plain}
     alone = all(here) and not outputs and not scan.moved
-    written = job.prepared.codes if job.prepared is not None and alone else frozenset[Expression]()
+    written = job.place.codes if alone else frozenset[Expression]()
     read = [one and key.value not in written for one, key in zip(here, job.keys, strict=True)]
     made = isinstance(job.source.first, Grouped)  # of SQL in which texts are short already
     labels = {} if made else binning.short_labels(job.keys, read)
@@ -220,7 +220,7 @@ def _packed(reading: Reading) -> bool:
     """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
     job = reading.job
     private = job.selected or job.digest is not None
-    return private or job.unit is not None or reading.division.needed or reading.scan.elsewhere is not None
+    return private or job.unit is not None or reading.division.needed or job.place.in_engine
 
 
 def job_sql(job: CountingJob) -> str:
@@ -235,7 +235,7 @@ def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
     three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
     """
-    plain = job.unit is None and job.aggregates == (Contribution(),) and job.elsewhere is None and not job.selected
+    plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
     listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
     if not plain or not listed or len(listed) < len(job.keys):
         return job, None
@@ -495,7 +495,7 @@ def _words(reading: Reading) -> list[list[int]]:
     What the worker computes has a word of its own, and so have codes of prepared rows, most of which are not ranked.
     """
     words: list[list[int]] = []
-    alone = reading.job.prepared is not None and not reading.division.needed
+    alone = reading.job.place.is_numbered and not reading.division.needed
     for position, here in enumerate(reading.here):
         joined = words and here and reading.here[words[-1][0]] and not alone
         joined = joined and not {words[-1][0], position} & set(reading.labels)  # which are coded later

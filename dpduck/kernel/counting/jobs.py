@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.columns.expressions import Column, Comparison, Expression, Lookup, Own
 from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.places.elsewhere import Elsewhere
+from dpduck.kernel.places.rows import LIVE, LiveRows
 from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.relations import LOOKING, Grouped, Join, PeriodRows, Source, Stored
 from dpduck.kernel.units import Referenced, unit_type
@@ -42,23 +42,6 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What is stored beside each row of a job whose rows were prepared (places/twin_writer.py), as SQL.
-
-    rows_sql: how many rows the row's unit has in the table; a row is in the scan once at most. open_sql: how many of
-    these are outside of some domain. order_sql: the row's number among them in keyed order.
-    codes: keys that are codes of a domain, of which only rows outside of it have none. crowded: whether a statement
-    keeps fewer rows of a unit than its policy has room for, so that most units can be expected to have too many.
-    """
-
-    rows_sql: str
-    open_sql: str
-    order_sql: str
-    codes: frozenset[Expression]
-    crowded: bool = False
-
-
-@dataclass(frozen=True)
 class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
@@ -69,7 +52,7 @@ class CountingJob:
     content: every column of the row source, for the keyed order in which a unit's rows are kept.
     aggregates: what every kept row adds to each table of integers.
     copies: without a unit, the most rows that the joins with public tables make of one.
-    prepared: of prepared rows, which joins repeat no more than once. elsewhere: the engine that has the rows.
+    place: of the rows. Joins repeat those of prepared tables no more than once.
     periods: where units are by period, which rows are read; a unit is then one person's rows of one of them.
     levels: where it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
@@ -97,8 +80,7 @@ class CountingJob:
     attributes: tuple[Attribute, ...] = field(repr=False)
     aggregates: tuple[Contribution, ...]
     copies: int = 1
-    prepared: Prepared | None = None
-    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    place: LiveRows = field(default=LIVE, repr=False)
     periods: PeriodRows | None = None
     levels: int = 0
     spread: int = 1
@@ -121,13 +103,13 @@ class CountingJob:
             raise InternalError("levels of no units, or of several aggregates")
         if self.spread < 1 or (self.spread > 1 and not self.levels):
             raise InternalError("units that count for no number of times")
-        if self.periods is not None and (isinstance(self.unit, Referenced) or self.prepared or self.elsewhere):
+        if self.periods is not None and (isinstance(self.unit, Referenced) or self.place != LIVE):
             raise InternalError("periods of rows that are not read as they are stored")
         if self.unit is None and row_copies(self.source) > self.copies:
             raise InternalError("joins repeat a row more often than its price says")
         if self.unit is None and any(aggregate.norm for aggregate in self.aggregates):
             raise InternalError("a norm needs a privacy unit with several rows")
-        if self.prepared is not None and row_copies(self.source) > 1:
+        if self.place.is_numbered and row_copies(self.source) > 1:
             raise InternalError("joins repeat rows whose units were counted")
         if self.groups and not (self.selected or self._has_groups):
             raise InternalError("groups of no units, or of keys that merge values")
@@ -173,8 +155,7 @@ class CountingJob:
         Rows are those of the stored table, each once. A key of the job has one value in a cell, which is not NULL.
         """
         source = self.source
-        elsewhere = self.prepared is not None or self.elsewhere is not None
-        if elsewhere or source.joins or not isinstance(source.first, Stored):
+        if self.place != LIVE or source.joins or not isinstance(source.first, Stored):
             return False
         alias, values = source.first.alias, (self.unit, *(key.value for key in self.keys))
         stored = {one.name: one for one in values if isinstance(one, Column) and one.relation == alias}

@@ -159,7 +159,7 @@ def is_shared(job: CountingJob) -> bool:
     """Tells whether a job may be counted beside others: by cells of its keys, in numbers that nothing cuts."""
     every = (*job.beside, *job.aggregates)
     plain = not (job.merges or job.groups) and all(one.form != "moments" for one in every)
-    here = job.unit is not None and job.elsewhere is None
+    here = job.unit is not None and not job.place.in_engine
     return bool(job.beside) and plain and here and most_added(every, job.max_rows) <= WIDE
 
 

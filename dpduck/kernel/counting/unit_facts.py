@@ -47,11 +47,11 @@ def facts_of_units(
 
     cursor: in the transaction in which public facts were looked at. Its only error has the one text of the reader.
     """
-    if job.unit is None or job.elsewhere is not None or any(one.norm for one in job.aggregates):
+    if job.unit is None or job.place.in_engine or any(one.norm for one in job.aggregates):
         raise InternalError("facts of no units")
     reading = read_job(job)
     parameters: dict[str, object] = dict(reading.parameters)
-    if job.prepared is None:
+    if not job.place.is_numbered:
         parameters[KEY] = key_integer(bounding_key)
     known = reading.scan.known([key.value for key in job.keys], reading.division.needed)
 

@@ -46,6 +46,7 @@ from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.places.rows import LIVE
 from dpduck.kernel.queries.measure import measure, require_weights
 from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
@@ -74,7 +75,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
     for ask in asks:
         require_weights(_query(ask))
     held = job.unit is None or sql_type(job.unit_type).is_unit_part
-    plain = job.prepared is None and job.elsewhere is None and job.periods is None
+    plain = job.place == LIVE and job.periods is None
     of_cells = job.groups or job.digest or job.cell_key
     fewer = of_cells or job.levels or any(one.norm for one in job.aggregates)  # than a refresh takes
     by_group = any(aggregate.per_group for aggregate in job.aggregates)

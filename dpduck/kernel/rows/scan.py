@@ -15,9 +15,6 @@ from dpduck.kernel.columns.expressions import Column, Expression
 from dpduck.kernel.columns.stored import instant_sql, shortened_sql, text_sql
 from dpduck.kernel.contributions import (
     KEY,
-    OF_UNIT,
-    OPEN,
-    ORDER,
     UNIT,
     UNIT_HASH,
     Contribution,
@@ -25,8 +22,9 @@ from dpduck.kernel.contributions import (
     Known,
     order_sql,
 )
-from dpduck.kernel.counting.jobs import CountingJob, Prepared
-from dpduck.kernel.places.elsewhere import Elsewhere, Parts, counted_elsewhere
+from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.places.engine import EngineRows, Parts, counted_in_engine
+from dpduck.kernel.places.rows import LIVE, LiveRows
 from dpduck.kernel.relations import (
     EXTENDING,
     PeriodRows,
@@ -55,8 +53,8 @@ Parameters = Mapping[str, object]
 class Scan:
     """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
 
-    order: of a unit's rows. prepared: of prepared rows. joined: whether there are joins.
-    elsewhere: the engine that has the rows. alone: whether each row comes of one private row, and of no other one.
+    order: of a unit's rows. place: that the rows lie in. joined: whether there are joins.
+    alone: of an engine's rows, whether each comes of one private row, and of no other one.
     copies: the most rows that joins make of one. repeats: whether one may stand beside any number of others.
     cuts: columns that rows hold cut, too. periods: by which units are told apart, beside the unit.
     """
@@ -68,9 +66,8 @@ class Scan:
     unit: Expression | None
     unit_type: str
     order: str
-    prepared: Prepared | None = None
+    place: LiveRows = field(default=LIVE, repr=False)
     joined: bool = False
-    elsewhere: Elsewhere | None = field(default=None, repr=False)
     alone: bool = False
     copies: int = 1
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
@@ -96,19 +93,14 @@ class Scan:
         Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes
         of domains; keys: None where anything else may leave out rows.
         """
-        if self.prepared is None:
-            return None
         # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
         once = worker or (self.joined and bool(self.where))
-        free = keys is not None and not (self.where or self.moved or self.stages or self.joined or worker)
-        placed = free and self.prepared.codes.issuperset(keys or ())
-        return Known(once, placed, self.prepared.crowded and not placed)
+        free = not (self.where or self.moved or self.stages or self.joined or worker)
+        return self.place.known(once, keys if free else None)
 
     def ordering(self) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded, but for the unit."""
-        if self.prepared is None:
-            return {ORDER: self.order}
-        return {ORDER: self.prepared.order_sql, OF_UNIT: self.prepared.rows_sql, OPEN: self.prepared.open_sql}
+        return self.place.ordering(self.order)
 
     @property
     def bounding(self) -> list[str]:
@@ -135,8 +127,8 @@ def scan_of(job: CountingJob) -> Scan:
     """Returns a job's rows."""
     source, found_by = job.source, isinstance(job.unit, Referenced)
     # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
-    copied = job.unit is None or (job.prepared is not None and not job.prepared.crowded)
-    ordered = job.unit is not None and job.prepared is None
+    copied = job.unit is None or not job.place.repeats
+    ordered, private = job.unit is not None and not job.place.is_numbered, job.place.private
     found = placed(
         source, job.filters, copied=copied, joined=found_by, read=_read(job),
         content=job.content if ordered else (),
@@ -145,8 +137,7 @@ def scan_of(job: CountingJob) -> Scan:
     order = found.order[0] if len(found.order) == 1 else order_sql(found.order or content)
     return Scan(
         found.from_sql, (*found.where, *_periods(job)), found.moved, found.stages, job.unit, job.unit_type, order,
-        job.prepared, bool(source.joins),
-        job.elsewhere, job.elsewhere is not None and not found_by and _alone(source, job.elsewhere),
+        job.place, bool(source.joins), not found_by and job.place.in_engine and _firsts(source, private) == private,
         most_copies(source), source.cuts, job.periods, repeats(source),
     )  # fmt: skip
 
@@ -178,23 +169,17 @@ def _periods(job: CountingJob) -> list[str]:
     return inside_sql(job.periods)
 
 
-def _alone(source: Source, elsewhere: Elsewhere) -> bool:
-    """Tells whether each row comes of one private row: of a table, or of a UNION ALL's, joined with public ones."""
-    private = {table.sql for table in elsewhere.tables if table.rows is None}
-    return _firsts(source, private) == private
-
-
-def _firsts(source: Source, private: set[str]) -> set[str]:
+def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
     """Returns the private tables whose rows are the source's, one by one; none where rows come of several rows."""
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.table in private:
-            return set()
+            return frozenset()
     if isinstance(source.first, Stored):
-        return {source.first.table} & private
+        return frozenset((source.first.table,)) & private
     branches = source.first.branches if isinstance(source.first, Union) else ()
     found = [_firsts(branch.rows, private) for branch in branches]
-    return set[str]().union(*found) if all(found) else set()
+    return frozenset[str]().union(*found) if all(found) else frozenset()
 
 
 def _key(parameters: Parameters) -> int:
@@ -224,7 +209,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
     text = _unit_text(written, scan.unit_type, division.needed)
     unit = text if scan.periods is None else unit_sql(text, scan.periods)
     outputs = {**outputs, **scan.ordering()}
-    if scan.prepared is not None and not division.needed:  # the stage looks at numbers that are NULL where the unit is
+    if scan.place.is_numbered and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
     there = f"{shortened_sql(written, scan.unit_type)} IS NOT NULL"
     if not isinstance(scan.unit, Referenced):
@@ -290,7 +275,7 @@ def counted(
         stages = [staged(one, workers, scan.longest_lookup) for one in scan.stages]
         longer = texts or (scan.unit is not None and not sql_type(scan.unit_type).has_fixed_size)
         asking = division.asking(sql, parameters, longer)
-        if scan.elsewhere is None:
+        if not isinstance(scan.place, EngineRows):
             second, own = stack.enter_context(answered(cursor, stages, asking, workers))
             found = None if ranked is None or division.needed else _crowds(second, scan, ranked, {**own, **given})
             if found is not None and found.table:
@@ -303,7 +288,7 @@ def counted(
         def there_sql(rows: str) -> str:
             return stage(rows, None)
 
-        there = counted_elsewhere(cursor, scan.elsewhere, stages, asking, there_sql, given, workers, parts, key)
+        there = counted_in_engine(cursor, scan.place, stages, asking, there_sql, given, workers, parts, key)
         added, second = stack.enter_context(there)
         yield added, second, {}
 
@@ -311,7 +296,7 @@ def counted(
 def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, parameters: Parameters) -> Crowds | None:
     """Returns the units with too many rows, where these are the rows of one table, which can be read twice."""
     job, source, unit = ranked.job, ranked.job.source, scan.unit
-    joined = scan.joined or isinstance(unit, Referenced) or scan.stages or scan.prepared is not None
+    joined = scan.joined or isinstance(unit, Referenced) or scan.stages or scan.place != LIVE
     if unit is None or joined or scan.periods is not None or not sql_type(scan.unit_type).has_one_hash:
         return None
     if not isinstance(source.first, Stored):

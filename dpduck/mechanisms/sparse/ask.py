@@ -16,7 +16,7 @@ from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.sessions import SessionGate
 from dpduck.kernel.worker.workers import Workers
-from dpduck.mechanisms.release import Steps, TwinsOf
+from dpduck.mechanisms.release import PlaceOf, Steps
 from dpduck.mechanisms.sparse.projection import key_scan
 from dpduck.mechanisms.sparse.questions import Asked
 from dpduck.mechanisms.sparse.request import SparseRequest
@@ -61,9 +61,9 @@ class OpenSessions:
         entropy: Entropy,
         steps: Steps,
         workers: Workers,
-        twins: TwinsOf,
+        place_of: PlaceOf,
     ) -> None:
-        self._workers, self._twins = workers, twins
+        self._workers, self._place_of = workers, place_of
         self._open_cursor = open_cursor
         self._ledger = ledger
         self._store = store
@@ -183,7 +183,7 @@ class OpenSessions:
         return reopened(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),
             self._ledger, self._open_cursor, recheck, self._entropy, self._workers,
-            self._twins(sparse.request.rows),
+            self._place_of(sparse.request.rows),
         )  # fmt: skip
 
 

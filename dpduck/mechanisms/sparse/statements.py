@@ -30,7 +30,7 @@ from dpduck.language.statements.kinds import (
 )
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.text.names import TableName
-from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
+from dpduck.mechanisms.release import WAITING, PlaceOf, Steps
 from dpduck.mechanisms.sparse.ask import HYPOTHESIS, MEASURED, OpenSessions
 from dpduck.mechanisms.sparse.keys import require_collation
 from dpduck.mechanisms.sparse.projection import projection_plan, seed_select, value_select
@@ -128,7 +128,7 @@ class SparseQueries:
         store: SparseStore,
         steps: Steps,
         workers: Workers,
-        twins: TwinsOf,
+        place_of: PlaceOf,
     ) -> None:
         self._open_cursor = open_cursor
         self._policies = policies
@@ -138,7 +138,7 @@ class SparseQueries:
         self._ledger = ledger
         self._store = store
         self._steps = steps
-        self._sessions = OpenSessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers, twins)
+        self._sessions = OpenSessions(open_cursor, ledger, store, operating_system_entropy(), steps, workers, place_of)
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
         self._names = NamedLocks()

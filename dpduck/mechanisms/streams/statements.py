@@ -25,7 +25,7 @@ from dpduck.mechanisms.answers_sql import notes_of
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.prices import in_both_forms, priced
 from dpduck.mechanisms.rehearsal import rehearsed
-from dpduck.mechanisms.release import WAITING, Steps, TwinsOf
+from dpduck.mechanisms.release import WAITING, PlaceOf, Steps
 from dpduck.mechanisms.streams.difference import difference
 from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream, further_answers, require_day
 from dpduck.mechanisms.streams.published import published_sql, released
@@ -102,7 +102,7 @@ class Streams:
     files: TwinFiles
     steps: Steps
     workers: Workers
-    twins: TwinsOf
+    place_of: PlaceOf
     answered: SandboxAnswers
     names: NamedLocks = field(default_factory=NamedLocks)
     dropped: list[str] = field(default_factory=list)
@@ -302,7 +302,7 @@ class Streams:
         return stream
 
     def _require_live(self, rows: Rows) -> None:
-        if self.twins(rows) is not None:
+        if not self.place_of(rows).is_live:
             raise Refusal(
                 f"{rows.table} is prepared, or lies in an engine: a stream reads its rows as they are",
                 accepted=f"ALTER PRIVACY POLICY ON {rows.table} UNPREPARE",

@@ -9,7 +9,7 @@ import dpduck
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.counting.exact import job_sql
 from dpduck.kernel.places.clamps import ClampedColumn, clamped_column, steps_sql, units_sql
-from dpduck.kernel.places.prepared import over_twins
+from dpduck.kernel.places.prepared import over_prepared
 from tests.kernel.places.test_prepared import asked, differing, jobs_of, prepared
 
 POLICY = """CREATE PRIVACY POLICY ON bills (PRIVACY UNIT who MAX ROWS {rows}, BUDGET (epsilon = 100),
@@ -62,7 +62,7 @@ def test_what_is_read_of_cut_columns() -> None:
         def sql(statement: str) -> str:
             (job,) = jobs_of(connection, statement)
             with other.cursor() as second:
-                counted = over_twins(job, twins, {}, asked(second))
+                counted = over_prepared(job, twins, {}, asked(second))
             return job_sql(counted)
 
         assert '"dpduck_steps_0"' in sql("sum(price) AS s FROM bills") and '"price"' not in sql("sum(price) FROM bills")

@@ -14,7 +14,7 @@ from dpduck.kernel.columns.expressions import Coded, Column, Comparison, Express
 from dpduck.kernel.counting.exact import job_sql, read_job
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.places.labels import MOST_COMBINATIONS, MOST_RANGES, Declared, coded_condition, tells
-from dpduck.kernel.places.prepared import over_twins
+from dpduck.kernel.places.prepared import over_prepared
 from dpduck.values.domain import RangeDomain, ValueDomain
 from tests.kernel.places.test_prepared import asked, differing, jobs_of, prepared
 
@@ -72,7 +72,7 @@ def test_no_expression_of_an_analyst_is_left(condition: str) -> None:
         connection.execute(POLICY.format("WITH NULL", ", ".join(map(str, range(LABELS)))))
         (job,) = jobs_of(connection, f"ward, code, count(*) AS n FROM visits WHERE {condition} GROUP BY ward, code")
         other, twins = prepared(connection, "visits")
-        twin = over_twins(job, twins, {}, asked(other))
+        twin = over_prepared(job, twins, {}, asked(other))
         assert isinstance(twin, CountingJob)
         reading = read_job(twin)
         assert not reading.division.needed and not reading.scan.moved and not reading.scan.stages
@@ -91,7 +91,7 @@ def test_rows_outside_of_a_domain_alone_are_asked() -> None:
         connection.execute(POLICY.format("", "1"))
         (job,) = jobs_of(connection, "count(*) AS n FROM visits WHERE upper(ward) > 'A'")
         other, twins = prepared(connection, "visits")
-        twin = over_twins(job, twins, {}, asked(other))
+        twin = over_prepared(job, twins, {}, asked(other))
         assert isinstance(twin, CountingJob)
         reading = read_job(twin)
         (stage,) = reading.scan.stages

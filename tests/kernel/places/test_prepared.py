@@ -13,10 +13,11 @@ import pytest
 import dpduck
 from dpduck.kernel.contributions import Known, bounded_rows_sql
 from dpduck.kernel.counting.exact import count_exactly, job_sql
-from dpduck.kernel.counting.jobs import CountingJob, Prepared
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.places import twin_writer
 from dpduck.kernel.places.labels import Ask, asked_of_labels
-from dpduck.kernel.places.prepared import Twin, over_twins
+from dpduck.kernel.places.prepared import PreparedTable, over_prepared
+from dpduck.kernel.places.rows import LIVE, LiveRows
 from dpduck.kernel.places.twin_writer import Layout, miscounted_sql, write_twin
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import read_groups
@@ -80,7 +81,9 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
         return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains, links, cuts)
 
 
-def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb.DuckDBPyConnection, dict[str, Twin]]:
+def prepared(
+    connection: duckdb.DuckDBPyConnection, *names: str
+) -> tuple[duckdb.DuckDBPyConnection, dict[str, PreparedTable]]:
     """A database with twins of the tables."""
     other, twins = duckdb.connect(), {}
     keep_plans_plain(other)
@@ -91,7 +94,9 @@ def prepared(connection: duckdb.DuckDBPyConnection, *names: str) -> tuple[duckdb
             write_twin(cursor, second, layout, twin, KEY, steps.append)
         assert steps[0] == "reading rows"
         own = layout.unit != "dpduck_person"
-        twins[f'"memory"."main"."{name}"'] = Twin(twin, layout.domains, layout.unit, layout.unit_type, own, layout.cuts)
+        twins[f'"memory"."main"."{name}"'] = PreparedTable(
+            twin, layout.domains, layout.unit, layout.unit_type, own, layout.cuts
+        )
     return other, twins
 
 
@@ -128,13 +133,13 @@ def differing(
                 plain = cells(cursor, job)
             for known in (twins, roomy(twins)):
                 with other.cursor() as second:
-                    twin = cells(second, over_twins(job, known, {}, asked(second)))
+                    twin = cells(second, over_prepared(job, known, {}, asked(second)))
                 if plain != twin:
                     wrong.append((statement, plain, twin))
     return wrong
 
 
-def roomy(twins: dict[str, Twin]) -> dict[str, Twin]:
+def roomy(twins: dict[str, PreparedTable]) -> dict[str, PreparedTable]:
     """The twins of policies with a MAX ROWS above that of each statement: most units have too many rows."""
     return {name: replace(twin, max_rows=1000) for name, twin in twins.items()}
 
@@ -156,15 +161,15 @@ def test_units_inside_of_domains_need_no_rank() -> None:
         )
         other, twins = prepared(connection)
         (job,) = jobs_of(connection, STATEMENTS[0])
-        twin = over_twins(job, twins, {}, asked(other))
+        twin = over_prepared(job, twins, {}, asked(other))
         assert isinstance(twin, CountingJob)
         assert "dpduck_of_unit > 3 AND dpduck_open = 0 AND dpduck_order <= 3" in job_sql(twin)
         (filtered,) = jobs_of(connection, STATEMENTS[6])
-        assert "dpduck_open = 0" not in job_sql(over_twins(filtered, twins, {}, asked(other)))
-        assert "dpduck_of_unit > 3" in job_sql(over_twins(filtered, twins, {}, asked(other)))
-        ranked = over_twins(filtered, roomy(twins), {}, asked(other))
+        assert "dpduck_open = 0" not in job_sql(over_prepared(filtered, twins, {}, asked(other)))
+        assert "dpduck_of_unit > 3" in job_sql(over_prepared(filtered, twins, {}, asked(other)))
+        ranked = over_prepared(filtered, roomy(twins), {}, asked(other))
         assert "dpduck_of_unit > 3" not in job_sql(ranked)
-        assert "dpduck_open = 0" in job_sql(over_twins(job, roomy(twins), {}, asked(other)))
+        assert "dpduck_open = 0" in job_sql(over_prepared(job, roomy(twins), {}, asked(other)))
         assert other.execute("SELECT max(dpduck_open_rows) FROM stays_twin").fetchone() == (0,)
         assert differing(connection, STATEMENTS) == []
 
@@ -305,12 +310,12 @@ def test_rows_that_are_repeated_are_not_taken_for_counted_ones() -> None:
         other.execute("CREATE TABLE wards AS FROM (VALUES ('w0', 1), ('w0', 2), ('w1', 1)) AS w(name, floor)")
         statement = "floor, count(*) AS n FROM stays JOIN wards ON ward = name GROUP BY floor"
         (job,) = jobs_of(connection, statement.replace("floor, count", "sex, count").replace("BY floor", "BY sex"))
-        twin = over_twins(job, twins, {'"memory"."main"."wards"': '"memory"."main"."wards"'}, asked(other))
-        assert isinstance(twin, CountingJob) and twin.prepared is None
+        twin = over_prepared(job, twins, {'"memory"."main"."wards"': '"memory"."main"."wards"'}, asked(other))
+        assert twin.place == LIVE
         with connection.cursor() as cursor, other.cursor() as second:
             assert cells(cursor, job) == cells(second, twin)
         with pytest.raises(InternalError, match="repeat rows"):
-            replace(twin, prepared=over_prepared(twins, connection))
+            replace(twin, place=numbered(twins, connection))
 
 
 FAMILY = (
@@ -381,7 +386,7 @@ def test_groups_with_private_keys_are_those_of_the_table(most: int) -> None:
                 with connection.cursor() as cursor, other.cursor() as second:
                     found = groups(cursor, job)
                     assert len(found) > 3
-                    assert groups(second, over_twins(job, twins, {}, asked(second))) == found
+                    assert groups(second, over_prepared(job, twins, {}, asked(second))) == found
 
 
 BIG, DEC = 'CAST("r0"."big" AS DOUBLE)', 'CAST("r0"."dec" AS DOUBLE)'
@@ -407,7 +412,7 @@ def test_sums_by_private_keys_are_those_of_the_table(most: int, norm: int, by_gr
         with connection.cursor() as cursor, other.cursor() as second:
             found = groups(cursor, job)
             assert len(found) > 3
-            assert groups(second, over_twins(job, twins, {}, asked(second))) == found
+            assert groups(second, over_prepared(job, twins, {}, asked(second))) == found
 
 
 def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
@@ -418,16 +423,15 @@ def test_counts_by_digests_of_keys_are_those_of_the_table() -> None:
         job = by_digest(rows, own_of('CAST("r0"."text" AS VARCHAR)', STAYS))
         with connection.cursor() as cursor, other.cursor() as second:
             plain = count_keys(cursor, job, KEY, WORKERS)
-            twin = count_keys(second, over_twins(job, twins, {}, asked(second)), KEY, WORKERS)
+            twin = count_keys(second, over_prepared(job, twins, {}, asked(second)), KEY, WORKERS)
         assert len(plain._exact_counts) > 2
         for name in ("_exact_high", "_exact_low", "_exact_counts"):
             assert getattr(plain, name).tolist() == getattr(twin, name).tolist()
 
 
-def over_prepared(twins: dict[str, Twin], connection: duckdb.DuckDBPyConnection) -> Prepared | None:
+def numbered(twins: dict[str, PreparedTable], connection: duckdb.DuckDBPyConnection) -> LiveRows:
     """What is known of a job without joins."""
-    found = over_twins(jobs_of(connection, STATEMENTS[0])[0], twins, {}, asked(connection))
-    return found.prepared if isinstance(found, CountingJob) else None
+    return over_prepared(jobs_of(connection, STATEMENTS[0])[0], twins, {}, asked(connection)).place
 
 
 def test_another_units_rows_are_what_they_were() -> None:

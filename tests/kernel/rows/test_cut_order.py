@@ -7,7 +7,7 @@ import pytest
 import dpduck
 from dpduck.kernel.columns.stored import shortened_sql
 from dpduck.kernel.counting.exact import job_sql
-from dpduck.kernel.places.prepared import over_twins
+from dpduck.kernel.places.prepared import over_prepared
 from tests.kernel.places.test_prepared import asked, cells, jobs_of, prepared
 
 JOINED = "count(*) AS n FROM visits AS a JOIN visits AS b ON a.patient = b.patient WHERE {}"
@@ -37,7 +37,7 @@ def counted(kind: str, rows: str, *, twins: bool = False) -> list[int]:
         cursor = connection.cursor()
         if twins:
             cursor, found = prepared(connection, "visits")
-            return [total(cells(cursor, over_twins(job, found, {}, asked(cursor)))) for job in jobs]
+            return [total(cells(cursor, over_prepared(job, found, {}, asked(cursor)))) for job in jobs]
         return [total(cells(cursor, job)) for job in jobs]
 
 

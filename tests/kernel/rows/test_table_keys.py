@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
-from dpduck.kernel.places.elsewhere import Apart, Elsewhere
-from dpduck.kernel.places.prepared import Twin, Twins, require_cell_key
+from dpduck.kernel.door import require_cell_key
+from dpduck.kernel.places.engine import EnginePlace, EngineRows
+from dpduck.kernel.places.live import LIVE_PLACE
+from dpduck.kernel.places.prepared import PreparedPlace, PreparedTable
 from dpduck.kernel.relations import Join, Source, Stored
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError, Refusal
@@ -68,7 +70,7 @@ def test_other_jobs_are_refused(name: str) -> None:
 def test_no_engine_has_such_keys() -> None:
     """Engines promise nothing about their tables."""
     with pytest.raises(InternalError, match="by a key that does not say so"):
-        replace(job_of(), elsewhere=Elsewhere((), lambda order: ()))
+        replace(job_of(), place=EngineRows((), lambda order: ()))
 
 
 @pytest.fixture
@@ -93,23 +95,24 @@ def test_the_catalog_is_asked_when_rows_are_counted(
     cursor.execute("CREATE SCHEMA other")
     cursor.execute('CREATE TABLE other."t ""1" (u VARCHAR, d INTEGER, UNIQUE (u, d))')
     with pytest.raises(Refusal, match="a key changed meanwhile"):
-        require_cell_key(cursor, job_of(), None)
+        require_cell_key(cursor, job_of(), LIVE_PLACE)
     cursor.execute(f'CREATE TABLE "t ""1" ({columns})')
     if kept:
-        require_cell_key(cursor, job_of(), None)
+        require_cell_key(cursor, job_of(), LIVE_PLACE)
         return
     with pytest.raises(Refusal, match="a key changed meanwhile"):
-        require_cell_key(cursor, job_of(), None)
+        require_cell_key(cursor, job_of(), LIVE_PLACE)
 
 
 def test_of_a_prepared_table_its_own_record_is_asked(cursor: duckdb.DuckDBPyConnection) -> None:
     """Its rows are of an earlier moment, of which the table's keys of today say nothing. Engines have no record."""
     cursor.execute('CREATE TABLE "t ""1" (u VARCHAR, d INTEGER, UNIQUE (u, d))')
 
-    def twins(*keys: tuple[str, ...]) -> Twins:
-        return Twins({TABLE: Twin("twin", (), "u", "VARCHAR", keys=keys)}, None, lambda: None)  # type: ignore[arg-type]
+    def twins(*keys: tuple[str, ...]) -> PreparedPlace:
+        table = PreparedTable("twin", (), "u", "VARCHAR", keys=keys)
+        return PreparedPlace({TABLE: table}, None, lambda: None)  # type: ignore[arg-type]
 
     require_cell_key(cursor, job_of(), twins(("x",), KEY))
-    for other in (twins(), twins(("u", "x")), Apart(lambda place: Elsewhere((), lambda order: ()))):
+    for other in (twins(), twins(("u", "x")), EnginePlace(lambda place: EngineRows((), lambda order: ()))):
         with pytest.raises(Refusal, match="a key changed meanwhile"):
             require_cell_key(cursor, job_of(), other)

@@ -24,7 +24,6 @@ from dpduck.kernel.columns.stored import LONGEST_JOINED
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.places.prepared import counted_over
 from dpduck.kernel.units import Together
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.select.request import Request
@@ -132,16 +131,10 @@ class Surveys:
     def prepared_table(self, request: Request) -> NDArray[np.int64]:
         """The same over prepared tables."""
         engine = loaded(self.con)
-        with (
-            self.con.cursor() as cursor,
-            counted_over(cursor, engine.about.prepared.twins(request.rows), WORKERS) as (
-                second,
-                over,
-            ),
-        ):
-            job = over(counting_job(request, [Contribution()]))
-            assert isinstance(job, CountingJob)
-            return self.counted(second, job)
+        place = engine.about.prepared.place(request.rows)
+        assert place is not None
+        with self.con.cursor() as cursor, place.opened(cursor, WORKERS) as (second, over):
+            return self.counted(second, over(counting_job(request, [Contribution()])))
 
     def counted(self, cursor: duckdb.DuckDBPyConnection, job: CountingJob) -> NDArray[np.int64]:
         counts = count_exactly(cursor, job, loaded(self.con).ledger.bounding_key, WORKERS)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import pyarrow as pa
 
 from dpduck.kernel.places.orders import Order, Sent, carried_out
+from dpduck.kernel.places.place import Opened, Place
+from dpduck.kernel.places.rows import LiveRows
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import passes_that_are_off
 from dpduck.kernel.worker.answered import Asking
@@ -29,32 +31,41 @@ Carry = Callable[[Order], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """An engine, as the counts of one statement see it.
+class EngineRows(LiveRows):
+    """Rows in an engine, as the counts of one statement see it.
 
     tables: those that orders name, private ones first. carry: has an order carried out over the rows of whole privacy
     units, each unit's in one task; what it raises may quote data. packed: whether units lie whole already, without the
     rows beyond those that would be kept of a crowded one.
     """
 
+    in_engine: ClassVar[bool] = True
     tables: tuple[Sent, ...]
     carry: Carry = field(repr=False)
     packed: bool = False
 
+    @property
+    def private(self) -> frozenset[str]:
+        return frozenset(table.sql for table in self.tables if table.rows is None)
+
 
 @dataclass(frozen=True)
-class Apart:
-    """The rows of a statement's tables are an engine's.
+class EnginePlace(Place):
+    """The rows of a statement's tables are an engine's. Nothing of it is kept from statement to statement.
 
     open: looks at the engine's tables again, refuses what changed, and reads the public tables that orders name.
-    moment: of the rows, "" where they may change.
     """
 
-    open: Callable[[duckdb.DuckDBPyConnection], Elsewhere] = field(repr=False)
+    open: Callable[[duckdb.DuckDBPyConnection], EngineRows] = field(repr=False)
     moment: str = ""
 
-    def doubt(self) -> None:
-        """Does nothing: nothing of it is kept from statement to statement."""
+    @contextmanager
+    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
+        rows = self.open(cursor)
+        yield cursor, lambda job: replace(job, place=rows)
+
+    def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -70,23 +81,23 @@ class Parts:
     stage: Callable[[str], str]
 
 
-def columns_elsewhere(
+def columns_in_engine(
     cursor: duckdb.DuckDBPyConnection,
-    elsewhere: Elsewhere,
+    engine: EngineRows,
     workers: Workers,
     sql: str,
     parameters: Mapping[str, object],
 ) -> list[Any]:
     """Returns columns of sums (SUMS) by others, over all rows."""
     asking = Asking(sql, parameters=dict(parameters))
-    with counted_elsewhere(cursor, elsewhere, (), asking, lambda rows: rows, {}, workers) as (added, second):
+    with counted_in_engine(cursor, engine, (), asking, lambda rows: rows, {}, workers) as (added, second):
         return reader.columns(second, added, {})
 
 
 @contextmanager
-def counted_elsewhere(
+def counted_in_engine(
     cursor: duckdb.DuckDBPyConnection,
-    elsewhere: Elsewhere,
+    engine: EngineRows,
     stages: Sequence[Asking],
     asking: Asking,
     stage: Callable[[str], str],
@@ -102,10 +113,10 @@ def counted_elsewhere(
     """
     stage_sql = stage(asking.answered_sql)
     text = " ".join([*(one.sql for one in (*stages, asking)), stage_sql])
-    named = tuple(_named(table, text) for table in elsewhere.tables if table.sql in text)
+    named = tuple(_named(table, text) for table in engine.tables if table.sql in text)
     given, passes, room = dict(parameters), passes_that_are_off(cursor), least_room()
-    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if elsewhere.packed else key)
-    if parts is not None and not elsewhere.packed:
+    order = Order(named, tuple(stages), asking, stage_sql, given, passes, room, key=None if engine.packed else key)
+    if parts is not None and not engine.packed:
         before = replace(order, stage_sql=parts.cut(parts.made(asking.answered_sql))[0])
         integers = Sent(INTEGERS, _types_of(carried_out(before, _no_rows(named), workers).schema))
         asking = Asking(f"SELECT * FROM {integers.sql}")
@@ -114,7 +125,7 @@ def counted_elsewhere(
             (integers,), (), asking, parts.stage(asking.sql), given, passes, room, replace(before, crowds=crowds)
         )
     nothing = carried_out(order, _no_rows(order.tables), workers)
-    with added(cursor, nothing, _carried(elsewhere.carry, order, nothing.schema)) as counts:
+    with added(cursor, nothing, _carried(engine.carry, order, nothing.schema)) as counts:
         yield counts
 
 

@@ -1,0 +1,42 @@
+"""Rows of the tables themselves, as the transaction of the count sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from dpduck.kernel.places.place import Opened, Place
+from dpduck.kernel.rows import reader
+from dpduck.kernel.worker.workers import Workers
+from dpduck.values.quoting import quote_text
+
+
+class LivePlace(Place):
+    """The tables of the databases that are attached."""
+
+    is_live = True
+
+    @contextmanager
+    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
+        yield cursor, lambda job: job
+
+    def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
+        """Tells whether a table of DuckDB's own has a key, and no text that a collation compares.
+
+        DuckDB keeps a key for all rows of a transaction.
+        """
+        parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
+        named, columns = " || '.' || ".join(parts), ", ".join(map(quote_text, key))
+        own = "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
+        own += f" AND {named} = {quote_text(table)}"
+        keys = f"constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND constraint_column_names = [{columns}]"
+        keyed = f"(SELECT count(*) FROM duckdb_constraints() WHERE {own} AND {keys}) > 0"
+        tables = f"(SELECT count(*) FROM duckdb_tables() WHERE {own} AND NOT contains(upper(sql), ' COLLATE '))"
+        (found,) = reader.columns(cursor, f"SELECT {keyed} AND {tables} = 1", {})
+        return bool(found[0])
+
+
+LIVE_PLACE = LivePlace()
+"""The one place of all tables that are not prepared and not in an engine."""
