@@ -54,7 +54,7 @@ from dpduck.kernel.relations import (
 )
 from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
 from dpduck.values.errors import InternalError
-from dpduck.values.quoting import fold, quote_identifier
+from dpduck.values.quoting import fold, quote_identifier, unquoted
 from dpduck.values.sqltypes import decimal_name, sql_type
 
 _PUBLIC = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
@@ -428,8 +428,3 @@ def _inside(expression: Expression) -> Iterator[Expression]:
 def named(column: Column) -> Named:
     """Returns a column as DuckDB tells it from others."""
     return column.relation, fold(column.name)
-
-
-def unquoted(name: str) -> str:
-    """Returns a name without the quotes of SQL."""
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -19,7 +19,7 @@ is modulo 2^64 too, where it commutes with adding noise: wrapping is post-proces
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 from math import gcd, isqrt
@@ -215,21 +215,36 @@ OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 
 @dataclass(frozen=True)
 class Known:
-    """What prepared rows tell of their units (places/twin_writer.py): none has more rows than OF_UNIT.
+    """What rows tell of their units. Prepared ones (places/twin_writer.py): none has more rows than OF_UNIT.
 
     once: whether the rows can be read only once. placed: whether no row but those outside of a domain is left out, so
     that ORDER is the row's number among its unit's rows that take part, from 1, wherever OPEN is 0. crowded: whether
-    most units can be expected to have too many rows, so that none is set apart.
+    most units can be expected to have too many rows, so that none is set apart. counted: whether OF_UNIT is there.
     """
 
     once: bool
     placed: bool
     crowded: bool = False
+    counted: bool = True
 
     @property
     def columns(self) -> list[str]:
         """Returns the columns of the rows besides UNIT and ORDER."""
-        return [] if self.crowded else [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
+        if self.crowded or not self.counted:
+            return []
+        return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
+
+    @property
+    def of_anybody(self) -> bool:
+        """Tells whether rows of no unit must be left out: of few or many rows, those are not kept."""
+        return self.crowded or not self.counted
+
+    def regrouped(self) -> Known:
+        """Returns what is known once rows of further groups are left out."""
+        return replace(self, once=True, placed=False)
+
+
+NOTHING_KNOWN = Known(once=False, placed=False, counted=False)
 
 
 @dataclass(frozen=True)
@@ -245,7 +260,7 @@ class Crowds:
 
 
 def bounded_rows_sql(
-    rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known | None = None, crowds: Crowds | None = None
+    rows_sql: str, outputs: Sequence[str], max_rows: int, known: Known = NOTHING_KNOWN, crowds: Crowds | None = None
 ) -> str:
     """Keeps at most `max_rows` of each unit's rows from `rows_sql`, which has columns UNIT, ORDER and `outputs`.
 
@@ -256,11 +271,11 @@ def bounded_rows_sql(
     """
     kept = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
-    if known is not None and known.crowded:
+    if known.crowded:
         before = f"lag({UNIT}, {int(max_rows)}) OVER (ORDER BY {UNIT}, {order})"
         return f"SELECT {kept} FROM ({rows_sql}) QUALIFY {before} IS DISTINCT FROM {UNIT}"
-    window = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {order})"
-    if known is not None:
+    window = rank_sql([UNIT], [ORDER, *outputs])
+    if known.counted:
         most = int(max_rows)
         rows, first = (
             (f"({rows_sql})", "")
@@ -290,6 +305,12 @@ def bounded_rows_sql(
         f"SELECT {kept} FROM (FROM dpduck_rows SEMI JOIN dpduck_crowded USING ({UNIT})) "
         f"QUALIFY {window} <= {int(max_rows)}"
     )
+
+
+def rank_sql(alike: Sequence[str], order: Sequence[str]) -> str:
+    """Writes the number of a row in an order, from 1, among the rows with equal values of some columns."""
+    parts = [f"{word} BY {', '.join(listed)}" for word, listed in (("PARTITION", alike), ("ORDER", order)) if listed]
+    return f"row_number() OVER ({' '.join(parts)})"
 
 
 def order_sql(content_sql: Sequence[str]) -> str:

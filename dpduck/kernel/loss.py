@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from math import isqrt
 
 from dpduck.kernel.contributions import FULL, UNIT, Contribution
-from dpduck.kernel.counting.contribution_sql import value
+from dpduck.kernel.counting.contribution_sql import clamped_sql
 
 BITS = 40
 """Of a norm after the shift: enough that rounding changes no weight by much."""
@@ -196,7 +196,8 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
         if not aggregate.per_group:
             columns += [next(given) for _ in range(1 if aggregate.form == "count" else 3 + aggregate.has_squares)]
             continue
-        steps = next(given).removesuffix(f" AS {value(number)}")
+        next(given)
+        steps = clamped_sql(aggregate, number)
         columns += [
             f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_rows_{number}",
             f"CAST(({steps}) IS NOT NULL AS BIGINT) AS dpduck_valued_{number}",

@@ -43,6 +43,7 @@ from dataclasses import replace
 from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.contributions import (
     KEY,
+    NOTHING_KNOWN,
     OF_UNIT,
     ORDER,
     UNIT,
@@ -51,6 +52,7 @@ from dpduck.kernel.contributions import (
     Crowds,
     Known,
     bounded_rows_sql,
+    rank_sql,
 )
 from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
 from dpduck.kernel.loss import (
@@ -84,7 +86,7 @@ def stage_sql(
     aggregates: Sequence[Contribution],
     max_rows: int | None,
     groups: int | None = None,
-    known: Known | None = None,
+    known: Known = NOTHING_KNOWN,
     crowds: Crowds | None = None,
     levels: tuple[int, int] | None = None,
     codes: Sequence[str] | None = None,
@@ -105,20 +107,20 @@ def stage_sql(
     if weighed:
         _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
     kept = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
-    bounded = [] if max_rows is None else [UNIT, ORDER, *([] if known is None else known.columns)]
-    checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
+    bounded = [] if max_rows is None else [UNIT, ORDER, *known.columns]
+    checked = _checked(rows_sql, cells, aggregates, bounded, known.of_anybody)
     if max_rows is not None:
         if crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_checked(crowds.rows_sql, cells, aggregates, bounded, True))
         if groups is not None and groups < max_rows and crowds is None:
             checked = _in_groups_sql(checked, list(cells), groups, codes)
-            known = None if known is None else Known(True, False, known.crowded)
+            known = known.regrouped()
         elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
         used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
-        if weighed and known is None and not selecting and light_rows(aggregates) > 0:
+        if weighed and not (known.counted or selecting) and light_rows(aggregates) > 0:
             return _counted_first_sql(checked, list(cells), aggregates, used, max_rows, together)
         checked = bounded_rows_sql(checked, [*cells, *used, *kept], max_rows, known, crowds)
     if (weighed or levels is not None) and max_rows is not None:
@@ -155,8 +157,7 @@ def cut_sql(
     used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
     if groups is None or groups >= max_rows:
         return made, bounded_rows_sql(checked, [*cells, *used, UNIT, ORDER], max(max_rows, CROWDED))
-    alike = ", ".join([UNIT, *cells])
-    window = f"row_number() OVER (PARTITION BY {alike} ORDER BY {', '.join([ORDER, *used])})"
+    window = rank_sql([UNIT, *cells], [ORDER, *used])
     kept = f"SELECT * FROM ({_in_groups_sql(checked, list(cells), groups, codes)}) QUALIFY {window} <= {int(max_rows)}"
     return kept, kept  # every part is cut: keys may be long texts, of which no unit shall send more than could count
 
@@ -200,7 +201,7 @@ def taken_sql(source: str, kept: str, cells: Sequence[str], aggregates: Sequence
         alike = ", ".join([UNIT, PERIOD, *cells])
         listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
         arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
-    ranked = f"row_number() OVER (PARTITION BY {UNIT} ORDER BY {', '.join([PERIOD, ORDER, *cells, *used])})"
+    ranked = rank_sql([UNIT], [PERIOD, ORDER, *cells, *used])
     before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {kept} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
@@ -309,11 +310,11 @@ def unit_cells_sql(
     cells: Mapping[str, int | None],
     aggregates: Sequence[Contribution],
     max_rows: int,
-    known: Known | None = None,
+    known: Known = NOTHING_KNOWN,
 ) -> str:
     """Returns what each unit adds to each cell, with the columns of loss.unit_columns, as of stage_sql."""
-    bounded = [UNIT, ORDER, *([] if known is None else known.columns)]
-    checked = _checked(rows_sql, cells, aggregates, bounded, known is None or known.crowded)
+    bounded = [UNIT, ORDER, *known.columns]
+    checked = _checked(rows_sql, cells, aggregates, bounded, known.of_anybody)
     used = [name for number, one in enumerate(aggregates) for name in _columns(number, one)]
     kept = bounded_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
     columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))

@@ -56,7 +56,8 @@ class Facts:
         """Returns all that a twin depends on: an amount of a budget is nothing of it."""
         bare, layout = json.loads(policy_to_text(self.policy)), self.layout
         kept = {name: bare[name] for name in ("table", "domains", "epoch")}
-        facts = (kept, layout.from_sql, layout.content, layout.unit_sql, layout.unit_type, layout.unit, self.columns)
+        held = None if layout.held is None else layout.held.sql
+        facts = (kept, layout.from_sql, layout.content, held, layout.unit_type, layout.unit, self.columns)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
@@ -252,14 +253,14 @@ class PreparedTables:
         domains = _domains(policy, _names(relation.columns))
         for column_name, _ in domains:
             relation.domain(column_name)
-        from_sql, unit_sql = with_units_sql(relation)
+        from_sql, held = with_units_sql(relation)
         unit = PERSON.strip('"') if relation.parents or relation.together else policy.unit.column
         content = tuple(f"{quote_identifier(relation.alias)}.{quote_identifier(name)}" for name in relation.row_key)
         columns = _names(relation.columns)
         links = {name for name, _ in relation.links} | set(map(fold, policy.unit.own_columns))
         linked = frozenset(name for name, _ in columns if fold(name) in links)
-        cuts = () if unit_sql is None else cuts_of(policy, columns)
-        layout = Layout(from_sql, columns, content, unit_sql, relation.unit_type, unit, domains, linked, cuts)
+        cuts = () if held is None else cuts_of(policy, columns)
+        layout = Layout(from_sql, columns, content, held, relation.unit_type, unit, domains, linked, cuts)
         shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
         return Facts(policy, relation, layout, tuple(shapes))
 

@@ -58,6 +58,15 @@ def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
     return ", ".join(marks), parameters
 
 
+def unquoted(name: str) -> str:
+    """Returns a name without the quotes of SQL.
+
+    >>> unquoted('"a""b"'), unquoted("day")
+    ('a"b', 'day')
+    """
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
 def fold(name: str) -> str:
     """Returns the name as DuckDB compares names: capitals of ASCII alone are folded.
 

@@ -104,7 +104,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
     columns = []
     for number, aggregate in enumerate(aggregates):
         if aggregate.per_group:
-            columns.append(f"{_clamped(aggregate, number)} AS {value(number)}")
+            columns.append(f"{clamped_sql(aggregate, number)} AS {value(number)}")
             continue
         columns.append(f"{_rows(aggregate, number)} AS dpduck_rows_{number}")
         if aggregate.form != "count":
@@ -117,7 +117,7 @@ def by_unit(aggregates: Sequence[Contribution], kind: str = "HUGEINT") -> list[s
     return columns
 
 
-def _clamped(aggregate: Contribution, number: int) -> str:
+def clamped_sql(aggregate: Contribution, number: int) -> str:
     """k of a unit in a cell, NULL where none of its rows contributes."""
     low, high = int(aggregate.low / aggregate.step), int(aggregate.high / aggregate.step)
     if aggregate.value is not None:

@@ -74,7 +74,8 @@ def clamped_column(name: str, type_name: str, low: str, high: str, step: str) ->
 
 def literal_of(number: str) -> Literal:
     """Returns a decimal text as a constant."""
-    return Literal("number", number.removeprefix("-"), "-" if number.startswith("-") else "")
+    sign = "-" if number[0] == "-" else ""
+    return Literal("number", number[len(sign) :], sign)
 
 
 def units_sql(clamped: ClampedColumn, column: Column) -> str:

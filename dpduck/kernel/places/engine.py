@@ -179,10 +179,14 @@ def _no_rows(tables: Sequence[Sent]) -> list[pa.Table]:
 
 def _added_sql(columns: Sequence[str]) -> str:
     """Adds up sums by what is counted: no task has a unit that another one has, too."""
-    cells = [name for name in columns if not name.startswith(SUMS)]
-    sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if name.startswith(SUMS))
+    cells = [name for name in columns if not _is_sum(name)]
+    sums = (f"CAST(ifnull(sum({name}), 0) AS BIGINT) AS {name}" for name in columns if _is_sum(name))
     grouping = f" GROUP BY {', '.join(cells)}" if cells else ""
     return f"SELECT {', '.join([*cells, *sums])} FROM {PARTIALS}{grouping}"
+
+
+def _is_sum(column: str) -> bool:
+    return column.startswith(SUMS)
 
 
 def _types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:

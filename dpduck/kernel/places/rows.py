@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.contributions import OF_UNIT, OPEN, ORDER, Known
+from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, Known
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class LiveRows:
         """Returns columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
         return {ORDER: order}
 
-    def known(self, once: bool, keys: Sequence[Expression] | None) -> Known | None:
+    def known(self, once: bool, keys: Sequence[Expression] | None) -> Known:
         """Returns what is known of units. once: whether rows are read only once.
 
         keys: by which alone rows are left out; None where anything else may leave out rows.
         """
-        return None
+        return NOTHING_KNOWN
 
 
 LIVE = LiveRows()
@@ -80,6 +80,6 @@ class NumberedRows(LiveRows):
     def ordering(self, order: str) -> dict[str, str]:
         return {ORDER: self.order_sql, OF_UNIT: self.rows_sql, OPEN: self.open_sql}
 
-    def known(self, once: bool, keys: Sequence[Expression] | None) -> Known | None:
+    def known(self, once: bool, keys: Sequence[Expression] | None) -> Known:
         placed = keys is not None and self.coded.issuperset(keys)
         return Known(once, placed, self.crowded and not placed)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.kernel.columns.expressions import Column, Own
-from dpduck.kernel.contributions import KEY, key_integer, order_sql
+from dpduck.kernel.columns.expressions import Column, Expression, Own
+from dpduck.kernel.contributions import KEY, key_integer, order_sql, rank_sql
 from dpduck.kernel.counting.jobs import KeyColumn
 from dpduck.kernel.places.clamps import STEPS, UNITS, ClampedColumn, steps_sql, units_sql
 from dpduck.kernel.rows import reader
@@ -44,15 +44,15 @@ BATCH = 6_144
 class Layout:
     """What is written of a private table. from_sql: the table as "r0", with the joins that find units, each LEFT.
 
-    columns: names and types. content: the columns that tell rows of a unit apart. unit_sql: None for PRIVACY UNIT ROW.
-    unit: the unit's column in the twin. domains: by column. links: columns by which rows of one unit are found.
-    cuts: columns with a CLAMP.
+    columns: names and types. content: the columns that tell rows of a unit apart. held: the unit of a row of from_sql,
+    None for PRIVACY UNIT ROW. unit: the unit's column in the twin. domains: by column. links: columns by which rows of
+    one unit are found. cuts: columns with a CLAMP.
     """
 
     from_sql: str
     columns: tuple[tuple[str, str], ...]
     content: tuple[str, ...]
-    unit_sql: str | None
+    held: Expression | None
     unit_type: str
     unit: str | None
     domains: tuple[tuple[str, Domain], ...]
@@ -97,11 +97,11 @@ def write_twin(
     steps: called with the name of each step before it is begun. Temporary tables are left to the second cursor's end.
     """
     steps("reading rows")
-    keyed = {KEY: key_integer(bounding_key)} if layout.unit_sql is not None else {}
+    keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
     batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
     parameters: dict[str, object] = {}
     coded = _coded_rows(layout, parameters)
-    if layout.unit_sql is None:
+    if layout.held is None:
         reader.poured(second, f"CREATE TABLE {twin_sql} AS {coded}", parameters, _POURED, batches)
         return
     reader.poured(second, f"CREATE TEMP TABLE dpduck_rows AS {coded}", parameters, _POURED, batches)
@@ -128,10 +128,10 @@ def _sent_rows(layout: Layout) -> str:
         whole = f'"r0".{quoted(name)}'
         sql = _no_longer(whole, type_name) if name in layout.links else _cut(whole, type_name)
         listed.append(f"{sent_sql(sql, type_name)} AS {quoted(name)}")
-    if layout.unit_sql is not None:
+    if layout.held is not None:
         listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
-    if quoted(layout.unit) == PERSON:
-        unit = _no_longer(str(layout.unit_sql), layout.unit_type)
+    if layout.held is not None and quoted(layout.unit) == PERSON:
+        unit = _no_longer(layout.held.sql, layout.unit_type)
         listed.append(f"{sent_sql(unit, layout.unit_type)} AS {PERSON}")
     return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
 
@@ -161,7 +161,7 @@ def _bytes(value: str, type_name: str) -> str:
 def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
     typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _named(layout)]
     typed += [f"CAST({PERSON} AS {layout.unit_type}) AS {PERSON}"] if quoted(layout.unit) == PERSON else []
-    typed += [_ORDER] if layout.unit_sql is not None else []
+    typed += [_ORDER] if layout.held is not None else []
     codes = []
     for number, (column, domain) in enumerate(layout.domains):
         code = code_expression(KeyColumn(Own((f"t.{quoted(column)}",)), domain), number)
@@ -211,7 +211,7 @@ def _units(layout: Layout) -> str:
         f"WHERE {quoted(layout.unit)} IS NOT NULL GROUP BY {quoted(layout.unit)}"
     )
     least = ", ".join(f"CAST(least({n}, {_LARGEST}) AS UINTEGER) AS {n}" for n in ("dpduck_n", "dpduck_o"))
-    number = "row_number() OVER (ORDER BY dpduck_o > 0, dpduck_n)"
+    number = rank_sql((), ["dpduck_o > 0", "dpduck_n"])
     return f"SELECT dpduck_of, {least}, {number} AS dpduck_number FROM ({counted})"
 
 
@@ -292,9 +292,8 @@ def miscounted_sql(twin_sql: str) -> str:
     """
     window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
     same = " AND ".join(f"{one} = lag({one}, 1, {one}) OVER {window}" for one in (ROWS_OF_UNIT, OPEN_ROWS))
-    said = (
-        f"row_number() OVER {window} AS dpduck_n, {same} AS dpduck_same, {NUMBER}, {PLACE}, {ROWS_OF_UNIT}, {OPEN_ROWS}"
-    )
+    stored = ", ".join((NUMBER, PLACE, ROWS_OF_UNIT, OPEN_ROWS))
+    said = f"{rank_sql([NUMBER], [PLACE])} AS dpduck_n, {same} AS dpduck_same, {stored}"
     rows = f"SELECT {said} FROM {twin_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
     enough = " AND ".join(
         f"ifnull({one}, FALSE)"

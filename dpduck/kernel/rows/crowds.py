@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.contributions import UNIT, UNIT_HASH
 from dpduck.kernel.rows import reader
+from dpduck.values.quoting import quote_text
 
 CROWDS = "dpduck_crowds"
 """The name under which hashes of units with too many rows are put beside the tables."""
@@ -47,9 +48,10 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, table_sql: str) -> int:
     ((rows,),) = reader.columns(cursor, f"SELECT count(*) FROM {table_sql}", {})
     if rows < FEW:
         return 0
-    (names,) = reader.columns(cursor, "SELECT lower(database_name) FROM duckdb_databases() WHERE type <> 'duckdb'", {})
-    others = ('"' + str(name).replace('"', '""') + '".' for name in names)
-    return 0 if any(table_sql.lower().startswith(name) for name in others) else int(rows)
+    prefix = """'"' || replace(lower(database_name), '"', '""') || '".'"""
+    foreign = f"type <> 'duckdb' AND starts_with(lower({quote_text(table_sql)}), {prefix})"
+    ((others,),) = reader.columns(cursor, f"SELECT count(*) FROM duckdb_databases(){where_sql([foreign])}", {})
+    return 0 if others else int(rows)
 
 
 def sampled_sql(table_sql: str, rows: int) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dpduck.kernel.columns.expressions import Column, Expression, columns_of
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
-from dpduck.kernel.contributions import order_sql
+from dpduck.kernel.contributions import order_sql, rank_sql
 from dpduck.kernel.relations import Join
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
@@ -142,7 +142,5 @@ def cut_sql(join: Join) -> tuple[list[str], str]:
     order = [order_sql(hashed), *apart] if content else []
     names = [f"dpduck_cut_{number}" for number in range(len(order))]
     added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
-    ordered = f" ORDER BY {', '.join(names)}" if content else ""
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
-    window = f"row_number() OVER (PARTITION BY {', '.join(keys)}{ordered})"
-    return added, f"QUALIFY {window} <= {int(join.copies)}{nobody}"
+    return added, f"QUALIFY {rank_sql(keys, names)} <= {int(join.copies)}{nobody}"

@@ -86,7 +86,7 @@ class Scan:
         """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
         return longest_lookup(self.copies, self.repeats)
 
-    def known(self, keys: Sequence[Expression] | None, worker: bool) -> Known | None:
+    def known(self, keys: Sequence[Expression] | None, worker: bool) -> Known:
         """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
         rows.
 

@@ -180,7 +180,7 @@ class SourceColumn:
 class Rows:
     """The rows that a request reads, the unit of each row, and the public facts behind both.
 
-    from_sql, filters, unit_sql, content_sql: proven SQL over the row source (see kernel.counting.jobs).
+    from_sql, filters, content_sql: proven SQL over the row source (see kernel.counting.jobs).
     unit_bound: the most rows of one privacy unit in the row source after bounding.
     reads: every private table that is read, where there is more than `table` or a key is relied on.
     shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
@@ -188,7 +188,7 @@ class Rows:
     source: the same as the kernel has it. parts: types of the columns that hold the unit together, where several do.
     periods: where units are by period, the column that says of which one a row is, and those that are read.
     cell_key: columns of a key of the table by which a unit has one row in a cell at most, () for none.
-    unit: unit_sql as an expression of the kernel. columns: those of the row source, by their SQL.
+    unit: the privacy unit of a row; None for PRIVACY UNIT ROW. columns: those of the row source, by their SQL.
     """
 
     table: TableName
@@ -197,7 +197,6 @@ class Rows:
     from_sql: str
     filters: tuple[str, ...]
     unit_key: str
-    unit_sql: str | None
     max_rows: int
     unit_bound: int
     content_sql: tuple[str, ...]
@@ -210,6 +209,11 @@ class Rows:
     cell_key: tuple[str, ...] = ()
     unit: Expression | None = None
     columns: Mapping[str, RowColumn] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def unit_sql(self) -> str | None:
+        """Writes the privacy unit of a row; None for PRIVACY UNIT ROW."""
+        return None if self.unit is None else self.unit.sql
 
     @property
     def unit_text(self) -> str:

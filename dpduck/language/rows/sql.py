@@ -99,11 +99,10 @@ def _chosen_unit(source: RowSource) -> tuple[PrivateRelation, ...]:
     return next(direct, source.units[0])
 
 
-def with_units_sql(relation: PrivateRelation) -> tuple[str, str | None]:
+def with_units_sql(relation: PrivateRelation) -> tuple[str, Expression | None]:
     """Returns a relation with the unit of each of its rows, which is NULL where there is no parent; and the unit."""
     joins = [f"LEFT {part}" for part in _chain_sql(relation, _reference(relation))] if relation.parents else []
-    unit = _held(relation)
-    return " ".join([_named(relation), *joins]), None if unit is None else unit.sql
+    return " ".join([_named(relation), *joins]), _held(relation)
 
 
 def _held(relation: PrivateRelation) -> RowColumn | Together | Referenced | None:
@@ -289,7 +288,6 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         from_sql=from_sql(source),
         filters=tuple(sorted({safe_sql(condition, types) for condition in source.filters})),
         unit_key=policy.unit.key,
-        unit_sql=unit_sql(source),
         max_rows=max_rows,
         unit_bound=unit_bound,
         content_sql=tuple(sorted(_content(source))),

@@ -26,7 +26,7 @@ from dpduck.kernel.units import ROWS, Referenced, lookup_sql
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.compiled import own_of, text_of
 from dpduck.language.rows.relation import Reading, relation_of
-from dpduck.language.rows.sql import unit_of, unit_sql
+from dpduck.language.rows.sql import unit_of
 from dpduck.language.rows.tree import of_relation
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.cubes.measure import scans_of
@@ -70,15 +70,15 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
         columns = tuple((column.name, column.type_name) for column in relation.columns)
         content = tuple(f'"r0"."{name}"' for name in relation.row_key)
         source = of_relation(relation)
-        lookup, unit, own = unit_of(source), unit_sql(source), policy.unit.column
+        lookup, own = unit_of(source), policy.unit.column
         rows = f'{relation.sql} AS "r0"'
         if isinstance(lookup, Referenced):
             chain = lookup_sql(lookup).replace(f"{ROWS}.", '"r0".').replace('"dpduck_rows".', '"r0".')
             chain = chain.replace('"dpduck_reference"', quote_identifier(lookup.reference.name))
             rows, own = f"{rows} {chain.replace('JOIN ', 'LEFT JOIN ')}", "dpduck_person"
         links = frozenset(name for name, _ in relation.links) | {own or ""}
-        cuts = () if unit is None else cuts_of(policy, columns)
-        return Layout(rows, columns, content, unit, relation.unit_type, own, policy.domains, links, cuts)
+        cuts = () if lookup is None else cuts_of(policy, columns)
+        return Layout(rows, columns, content, lookup, relation.unit_type, own, policy.domains, links, cuts)
 
 
 def prepared(
