@@ -129,7 +129,7 @@ def test_the_kernel_is_on_the_reading_list() -> None:
     files = house.sources()
     before, kernel = (
         house.sizes(files),
-        [made("kernel/made_up.py", "x = 1\n"), made("kernel/places/live.py", "x = 1\n")],
+        [made("kernel/made_up.py", "x = 1\n"), made("kernel/places/made_up.py", "x = 1\n")],
     )
     after = house.sizes([*files, *kernel])
     grown = {name: after[name] - count for name, count in before.items()}

@@ -480,7 +480,12 @@ class Request:
     @cached_property
     def _digest(self) -> str:
         rows, question, price, treatment = self.rows, self.question, self.price, self.question.treatment
-        told = {**_fields(rows, *_ASIDE), **_fields(question, *_ASIDE), **_fields(price, *_ASIDE)}
+        told = {
+            **_fields(rows, *_ASIDE),
+            "unit_sql": rows.unit_sql,
+            **_fields(question, *_ASIDE),
+            **_fields(price, *_ASIDE),
+        }
         if rows.periods is None:
             del told["periods"]
         elif not rows.periods.also:
