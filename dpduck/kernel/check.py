@@ -23,10 +23,11 @@ statement is in the kernel's SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dpduck.kernel.columns.expressions import (
+    MOST_HEIGHT,
     Coded,
     Column,
     Comparison,
@@ -36,10 +37,12 @@ from dpduck.kernel.columns.expressions import (
     Lookup,
     Own,
     Program,
+    nodes_of,
 )
 from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
     LOOKING,
+    MOST_LEVELS,
     UNIT_COLUMN,
     Branch,
     Feature,
@@ -51,6 +54,7 @@ from dpduck.kernel.relations import (
     Stored,
     Union,
     Units,
+    every_source,
 )
 from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
 from dpduck.values.errors import InternalError
@@ -106,6 +110,8 @@ def require_carried(
     source: Source, unit: Expression | None, periods: PeriodRows | None, read: Iterable[Expression], facts: Facts
 ) -> str:
     """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what a job reads."""
+    deepest = max(level for _, level in every_source(source))
+    verified(deepest <= MOST_LEVELS, f"more than {MOST_LEVELS} relations inside of each other")
     carried = carried_by(source, facts)
     verified(carried.key != "", "rows of no privacy unit")
     held = unit is None and not carried.choices
@@ -132,10 +138,11 @@ def _first(source: Source, facts: Facts) -> Carried:
     first = source.first
     if isinstance(first, Stored):
         return _stored(first, facts)
-    verified(not isinstance(first, Grouped), "rows of SQL that nobody checked")
     if isinstance(first, Union):
         return _united(first, facts)
-    return _of_units(first, facts) if isinstance(first, Units) else _stored(Stored("", ""), facts)
+    if isinstance(first, Units):
+        return _of_units(first, facts)
+    raise NotVerified("rows of SQL that nobody checked; nothing was charged")
 
 
 def _stored(stored: Stored, facts: Facts) -> Carried:
@@ -251,13 +258,10 @@ def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
         return replace(both, choices=right.choices if kind == "RIGHT JOIN" else left.choices)
     pairs = [one + other for one in left.choices for other in right.choices]
     direct = [one for one in pairs if not any(isinstance(unit, Referenced) for unit in one)]
-    alike = [one for one in direct if len({unit_type(unit) for unit in one}) == 1 or _all_integers(one)]
+    types = [{sql_type(unit_type(unit)) for unit in one} for one in direct]
+    alike = [one for one, own in zip(direct, types, strict=True) if len(own) == 1 or all(t.is_integer for t in own)]
     verified(bool(alike), "a FULL JOIN of units that cannot be compared")
     return replace(both, choices=tuple(alike))
-
-
-def _all_integers(choice: Choice) -> bool:
-    return all(sql_type(unit_type(unit)).is_integer for unit in choice)
 
 
 def _links(condition: Expression, left: Carried, right: Carried) -> bool:
@@ -294,11 +298,9 @@ def _united(union: Union, facts: Facts) -> Carried:
     found = [_branch(branch, facts) for branch in union.branches]
     keys, kinds = {one.key for one in found}, {unit_type(branch.unit) for branch in union.branches}
     verified(len(keys) == 1 and "" not in keys, "a UNION ALL of two kinds of units")
-    alike = len(kinds) == 1 or all(sql_type(kind).is_integer for kind in kinds)
-    verified(alike, "a UNION ALL of units of two types")
+    verified(len(kinds) == 1 or all(sql_type(one).is_integer for one in kinds), "a UNION ALL of units of two types")
     verified(len({_together(branch.unit) for branch in union.branches}) == 1, "a UNION ALL of units of other columns")
-    widths = {len(branch.outputs) for branch in union.branches}
-    verified(len(widths) == 1, "a UNION ALL of columns that differ")
+    verified(len({len(branch.outputs) for branch in union.branches}) == 1, "a UNION ALL of columns that differ")
     _require_names([name for _, name in union.branches[0].outputs])
     types, links = dict[Named, str](), dict[Named, str]()
     for place, (_, name) in enumerate(union.branches[0].outputs):
@@ -331,9 +333,10 @@ def _together(unit: Expression) -> tuple[str, ...]:
 
 def _shown_type(output: Expression) -> str:
     """Returns the type of an output of a UNION ALL."""
-    text = isinstance(output, Literal) and output.kind == "text"
-    verified(text or isinstance(output, Column), "an output that is no column and no text")
-    return output.type_name if isinstance(output, Column) else "VARCHAR"
+    if isinstance(output, Column):
+        return output.type_name
+    verified(isinstance(output, Literal) and output.kind == "text", "an output that is no column and no text")
+    return "VARCHAR"
 
 
 def _require_names(names: Iterable[str]) -> None:
@@ -357,9 +360,8 @@ def _branch(branch: Branch, facts: Facts) -> Carried:
 def _of_units(units: Units, facts: Facts) -> Carried:
     found = carried_by(units.source, facts)
     verified(units.unit in found.units, "rows grouped by something else than their unit")
-    values = [operand.value for operand in units.operands]
     _require_conditions(units.conditions, found)
-    _require_columns([*(one for one, _ in units.outputs), *values], found)
+    _require_columns([*(one for one, _ in units.outputs), *(one.value for one in units.operands)], found)
     _require_names([name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features])
     unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
     made = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
@@ -406,7 +408,10 @@ def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> N
 def _require_columns(expressions: Iterable[Expression], carried: Carried) -> None:
     """Refuses columns of no relation, or of another type than they have there, and SQL that is not a program's."""
     for expression in expressions:
-        for part in (expression, *_inside(expression)):
+        nodes = [*nodes_of(expression)]
+        height = max(level for _, level in nodes)
+        verified(height <= MOST_HEIGHT + 1, f"more than {MOST_HEIGHT} nodes of an expression inside of each other")
+        for part, _ in nodes:
             verified(isinstance(part, Program) or not isinstance(part, Own), "SQL that nobody checked")
             verified(not isinstance(part, Coded | Referenced | Together | FirstOf), "a node that is no expression here")
             for column in part.columns:
@@ -414,15 +419,6 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
                     carried.types.get(named(column)) == column.type_name,
                     "a column of another type than it is stored with",
                 )
-
-
-def _inside(expression: Expression) -> Iterator[Expression]:
-    """Lists the nodes inside of a node: in its fields, and in tuples there."""
-    for value in vars(expression).values():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, Expression):
-                yield one
-                yield from _inside(one)
 
 
 def named(column: Column) -> Named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,6 +18,9 @@ LOOKING = ("SEMI JOIN", "ANTI JOIN")
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
 
+
+MOST_LEVELS = 128
+"""Sources inside of each other: at most 64 tables of a statement, with a row for each unit around each of them."""
 
 UNIT_COLUMN = "dpduck_unit"
 """The column that holds the privacy unit of each row of a UNION ALL, and of features of units."""
@@ -223,15 +227,21 @@ def tables_of(source: Source) -> list[Stored]:
     return found
 
 
+def every_source(source: Source) -> Iterator[tuple[Source, int]]:
+    """Yields a source and all that stand inside of it, each with its level. A loop: there may be very many levels."""
+    left = [(source, 1)]
+    while left:
+        one, level = left.pop()
+        yield one, level
+        first, inside = one.first, [join.right for join in one.joins]
+        if isinstance(first, Union | Units):
+            inside[:0] = [first.source] if isinstance(first, Units) else [branch.source for branch in first.branches]
+        left += [(other, level + 1) for other in reversed(inside)]
+
+
 def every_table(source: Source) -> list[str]:
     """Lists the names of all stored tables that rows are made of."""
-    first = source.first
-    found = [first.table] if isinstance(first, Stored) else []
-    if isinstance(first, Units):
-        found += every_table(first.source)
-    for branch in first.branches if isinstance(first, Union) else ():
-        found += every_table(branch.source)
-    return found + [table for join in source.joins for table in every_table(join.right)]
+    return [one.first.table for one, _ in every_source(source) if isinstance(one.first, Stored)]
 
 
 def conditions_of(source: Source) -> list[Expression]:
