@@ -5,12 +5,12 @@ disjoint union of parts R_u(D). Each is a function of the rows of u and of publi
 is gone. Proof, by induction over the nodes:
 
 * Stored: the unit of a row is in its own columns, as the policy says. Or its reference finds one row of a parent by a
-  key, and so on to a policy that says columns. Facts decide this, and no claim of a statement.
+  key, and so on to a policy that says columns. `_unit_of` attaches it, by facts. No claim of a statement decides it.
 * Conditions, and columns computed of one row: they keep a row, or drop it, by itself.
 * A join with a public table: each of its rows is one row of the other side, or of a unit, with rows that all know.
-* A join of private rows: both are of one unit where ON has an equality of linked columns. Two columns are linked where
-  equal values of them tell one unit: the unit's own columns, a reference and the key that it leads to, a key of one
-  table twice. A row that an outer join keeps alone has the unit of its own side.
+* A join of private rows: both are of one unit where ON has an equality of linked columns. The statement must have it:
+  none is added here. Columns are linked where equal values of them tell one unit: the unit's own, a reference and the
+  key that it leads to, a key of one table twice. A row that an outer join keeps alone has the unit of its own side.
 * A cut of a joined private table: rows are chosen among those of one key, and that key tells one unit.
 * UNION ALL: of relations of one kind of unit; each row keeps its own.
 * Units: GROUP BY or PARTITION BY the unit of the rows inside, which is written by the kernel: a row is made of rows of
@@ -163,7 +163,7 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
         links[stored.alias, fold(unit.columns[0])] = unit.key
     moments = () if unit.period is None else (_column(stored.alias, unit.period[1], known),)
     words = frozenset(() if unit.period is None else (unit.period[0],))
-    held = _held(stored.alias, unit, known, facts)
+    held = _unit_of(stored.alias, unit, known, facts)
     choices = () if held is None else ((held,),)
     return Carried(unit.key, choices, links, types, moments, known.collated, _alias(stored.alias), words)
 
@@ -180,7 +180,7 @@ def _column(alias: str, name: str, table: TableFacts) -> Column:
     return Column(alias, name, type_name)
 
 
-def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expression | None:
+def _unit_of(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expression | None:
     """Returns the unit of a row, as it or the last of the tables that its references lead to holds it."""
     steps, reference, own, known = list[Step](), None, alias, table
     key = unit.key
@@ -202,12 +202,11 @@ def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expre
     columns = tuple(_column(own, name, known) for name in unit.columns)
     verified(not (known.collated and any(one.type_name == "VARCHAR" for one in columns)), "units under a collation")
     verified(all(sql_type(one.type_name).is_unit for one in columns), "a unit of a type with two forms of one value")
-    several = len(columns) > 1
-    verified(not several or all(sql_type(one.type_name).has_one_form for one in columns), "a part of a unit")
+    verified(len(columns) < 2 or all(sql_type(one.type_name).has_one_form for one in columns), "a part of a unit")
     if not columns:
         verified(not steps, "a reference to rows that are units")
         return None
-    held = Together(columns) if several else columns[0]
+    held = Together(columns) if len(columns) > 1 else columns[0]
     return held if reference is None else Referenced(reference, tuple(steps), held)
 
 
@@ -229,7 +228,8 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
     links, words = {**left.links, **right.links}, left.words | right.words
     both = replace(both, choices=(), links=links, moments=(*left.moments, *right.moments), words=words)
     _require_conditions(join.on, both)
-    verified(any(_links(one, left, right) for one in join.on) or _all_linked(join, left, right), "rows of two units")
+    linked = any(_is_link(one, left, right) for one in join.on) or _are_linked(join, left, right)
+    verified(linked, "rows of two units")
     _require_cut(join, *((left, first) if join.first else (right, join.right.first)))
     return _kept(join.kind, left, right, both)
 
@@ -264,7 +264,7 @@ def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
     return replace(both, choices=tuple(alike))
 
 
-def _links(condition: Expression, left: Carried, right: Carried) -> bool:
+def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
     """Tells whether a condition is an equality of two columns by which rows of both sides are of one unit."""
     if not isinstance(condition, Comparison) or condition.sign != "=" or not isinstance(condition.other, Column):
         return False
@@ -281,7 +281,7 @@ def _are_keys(one: Column, other: Column) -> bool:
     return (own == theirs and own.is_key and own.is_unit) or (own.is_integer and theirs.is_integer)
 
 
-def _all_linked(join: Join, left: Carried, right: Carried) -> bool:
+def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
     """Tells whether ON has equalities of all columns that hold a unit together on both sides."""
     said = {frozenset(one.columns) for one in join.on if isinstance(one, Comparison) and one.sign == "="}
     sides = ([unit for (unit, *_) in side.choices if isinstance(unit, Together)] for side in (left, right))

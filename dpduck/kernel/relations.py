@@ -58,8 +58,9 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Join:
-    """kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all of its conditions.
+    """A join of a source. kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all conditions, as written.
 
+    Between private rows, one of these is an equality by which both are of one unit (check.py).
     copies: of a table that rows are repeated by, the most rows that are joined for one key; else 0.
     keys: its columns that rows are joined by. content: of a private table, by which columns' keyed order its rows are
     chosen. first: whether it is the first table of the source that is cut so, in place of the joined one.
@@ -110,18 +111,18 @@ class Union:
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A value of a row: a stored column, or an expression of an analyst's. type_name: its type in DuckDB."""
+class RowValue:
+    """A value that a feature is made of: a column, or an analyst's expression. type_name: its type in DuckDB."""
 
     value: Expression
     type_name: str
 
 
 @dataclass(frozen=True)
-class Place:
+class OrderItem:
     """A value that a unit's rows are ordered by."""
 
-    operand: Operand
+    operand: RowValue
     descending: bool = False
     nulls_first: bool = False
 
@@ -136,13 +137,13 @@ class Feature:
 
     form: str
     name: str
-    operand: Operand | None = None
+    operand: RowValue | None = None
     condition: Expression | None = None
-    order: tuple[Place, ...] = ()
+    order: tuple[OrderItem, ...] = ()
     distance: int = 1
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[RowValue, ...]:
         """Returns all values of rows that it is made of."""
         own = () if self.operand is None else (self.operand,)
         return (*own, *(place.operand for place in self.order))
@@ -177,7 +178,7 @@ class Units:
         return tuple(condition for condition in found if condition is not None)
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[RowValue, ...]:
         """Returns the values of rows that features are made of, once each."""
         return tuple(dict.fromkeys(operand for one in self.features for operand in one.operands))
 

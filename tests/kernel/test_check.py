@@ -33,8 +33,8 @@ from dpduck.kernel.relations import (
     Feature,
     Grouped,
     Join,
-    Operand,
     PeriodRows,
+    RowValue,
     Source,
     Stored,
     Union,
@@ -377,7 +377,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "a count as the unit": (Source(COUNTED), Column("g", "n", "BIGINT"), "rows of another privacy unit"),
     "a sum that could overflow": (
         Source(replace(COUNTED, features=(
-            Feature("sum", "s", Operand(Own(("x",)), "HUGEINT")),))), GROUPED, "SQL that nobody checked|could overflow",
+            Feature("sum", "s", RowValue(Own(("x",)), "HUGEINT")),))), GROUPED, "SQL that nobody|could overflow",
     ),
 }  # fmt: skip
 
