@@ -5,12 +5,12 @@ disjoint union of parts R_u(D). Each is a function of the rows of u and of publi
 is gone. Proof, by induction over the nodes:
 
 * Stored: the unit of a row is in its own columns, as the policy says. Or its reference finds one row of a parent by a
-  key, and so on to a policy that says columns. Facts decide this, and no claim of a statement.
+  key, and so on to a policy that says columns. `_unit_of` attaches it, by facts. No claim of a statement decides it.
 * Conditions, and columns computed of one row: they keep a row, or drop it, by itself.
 * A join with a public table: each of its rows is one row of the other side, or of a unit, with rows that all know.
-* A join of private rows: both are of one unit where ON has an equality of linked columns. Two columns are linked where
-  equal values of them tell one unit: the unit's own columns, a reference and the key that it leads to, a key of one
-  table twice. A row that an outer join keeps alone has the unit of its own side.
+* A join of private rows: both are of one unit where ON has an equality of linked columns. The statement must have it:
+  none is added here. Columns are linked where equal values of them tell one unit: the unit's own, a reference and the
+  key that it leads to, a key of one table twice. A row that an outer join keeps alone has the unit of its own side.
 * A cut of a joined private table: rows are chosen among those of one key, and that key tells one unit.
 * UNION ALL: of relations of one kind of unit; each row keeps its own.
 * Units: GROUP BY or PARTITION BY the unit of the rows inside, which is written by the kernel: a row is made of rows of
@@ -23,10 +23,11 @@ statement is in the kernel's SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dpduck.kernel.columns.expressions import (
+    MOST_HEIGHT,
     Coded,
     Column,
     Comparison,
@@ -36,10 +37,12 @@ from dpduck.kernel.columns.expressions import (
     Lookup,
     Own,
     Program,
+    nodes_of,
 )
 from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
     LOOKING,
+    MOST_LEVELS,
     UNIT_COLUMN,
     Branch,
     Feature,
@@ -51,6 +54,7 @@ from dpduck.kernel.relations import (
     Stored,
     Union,
     Units,
+    every_source,
 )
 from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
 from dpduck.values.errors import InternalError
@@ -106,6 +110,8 @@ def require_carried(
     source: Source, unit: Expression | None, periods: PeriodRows | None, read: Iterable[Expression], facts: Facts
 ) -> str:
     """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what a job reads."""
+    deepest = max(level for _, level in every_source(source))
+    verified(deepest <= MOST_LEVELS, f"more than {MOST_LEVELS} relations inside of each other")
     carried = carried_by(source, facts)
     verified(carried.key != "", "rows of no privacy unit")
     held = unit is None and not carried.choices
@@ -132,10 +138,11 @@ def _first(source: Source, facts: Facts) -> Carried:
     first = source.first
     if isinstance(first, Stored):
         return _stored(first, facts)
-    verified(not isinstance(first, Grouped), "rows of SQL that nobody checked")
     if isinstance(first, Union):
         return _united(first, facts)
-    return _of_units(first, facts) if isinstance(first, Units) else _stored(Stored("", ""), facts)
+    if isinstance(first, Units):
+        return _of_units(first, facts)
+    raise NotVerified("rows of SQL that nobody checked; nothing was charged")
 
 
 def _stored(stored: Stored, facts: Facts) -> Carried:
@@ -156,7 +163,7 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
         links[stored.alias, fold(unit.columns[0])] = unit.key
     moments = () if unit.period is None else (_column(stored.alias, unit.period[1], known),)
     words = frozenset(() if unit.period is None else (unit.period[0],))
-    held = _held(stored.alias, unit, known, facts)
+    held = _unit_of(stored.alias, unit, known, facts)
     choices = () if held is None else ((held,),)
     return Carried(unit.key, choices, links, types, moments, known.collated, _alias(stored.alias), words)
 
@@ -173,7 +180,7 @@ def _column(alias: str, name: str, table: TableFacts) -> Column:
     return Column(alias, name, type_name)
 
 
-def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expression | None:
+def _unit_of(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expression | None:
     """Returns the unit of a row, as it or the last of the tables that its references lead to holds it."""
     steps, reference, own, known = list[Step](), None, alias, table
     key = unit.key
@@ -195,12 +202,11 @@ def _held(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Expre
     columns = tuple(_column(own, name, known) for name in unit.columns)
     verified(not (known.collated and any(one.type_name == "VARCHAR" for one in columns)), "units under a collation")
     verified(all(sql_type(one.type_name).is_unit for one in columns), "a unit of a type with two forms of one value")
-    several = len(columns) > 1
-    verified(not several or all(sql_type(one.type_name).has_one_form for one in columns), "a part of a unit")
+    verified(len(columns) < 2 or all(sql_type(one.type_name).has_one_form for one in columns), "a part of a unit")
     if not columns:
         verified(not steps, "a reference to rows that are units")
         return None
-    held = Together(columns) if several else columns[0]
+    held = Together(columns) if len(columns) > 1 else columns[0]
     return held if reference is None else Referenced(reference, tuple(steps), held)
 
 
@@ -222,7 +228,8 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
     links, words = {**left.links, **right.links}, left.words | right.words
     both = replace(both, choices=(), links=links, moments=(*left.moments, *right.moments), words=words)
     _require_conditions(join.on, both)
-    verified(any(_links(one, left, right) for one in join.on) or _all_linked(join, left, right), "rows of two units")
+    linked = any(_is_link(one, left, right) for one in join.on) or _are_linked(join, left, right)
+    verified(linked, "rows of two units")
     _require_cut(join, *((left, first) if join.first else (right, join.right.first)))
     return _kept(join.kind, left, right, both)
 
@@ -251,16 +258,13 @@ def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
         return replace(both, choices=right.choices if kind == "RIGHT JOIN" else left.choices)
     pairs = [one + other for one in left.choices for other in right.choices]
     direct = [one for one in pairs if not any(isinstance(unit, Referenced) for unit in one)]
-    alike = [one for one in direct if len({unit_type(unit) for unit in one}) == 1 or _all_integers(one)]
+    types = [{sql_type(unit_type(unit)) for unit in one} for one in direct]
+    alike = [one for one, own in zip(direct, types, strict=True) if len(own) == 1 or all(t.is_integer for t in own)]
     verified(bool(alike), "a FULL JOIN of units that cannot be compared")
     return replace(both, choices=tuple(alike))
 
 
-def _all_integers(choice: Choice) -> bool:
-    return all(sql_type(unit_type(unit)).is_integer for unit in choice)
-
-
-def _links(condition: Expression, left: Carried, right: Carried) -> bool:
+def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
     """Tells whether a condition is an equality of two columns by which rows of both sides are of one unit."""
     if not isinstance(condition, Comparison) or condition.sign != "=" or not isinstance(condition.other, Column):
         return False
@@ -277,7 +281,7 @@ def _are_keys(one: Column, other: Column) -> bool:
     return (own == theirs and own.is_key and own.is_unit) or (own.is_integer and theirs.is_integer)
 
 
-def _all_linked(join: Join, left: Carried, right: Carried) -> bool:
+def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
     """Tells whether ON has equalities of all columns that hold a unit together on both sides."""
     said = {frozenset(one.columns) for one in join.on if isinstance(one, Comparison) and one.sign == "="}
     sides = ([unit for (unit, *_) in side.choices if isinstance(unit, Together)] for side in (left, right))
@@ -294,11 +298,9 @@ def _united(union: Union, facts: Facts) -> Carried:
     found = [_branch(branch, facts) for branch in union.branches]
     keys, kinds = {one.key for one in found}, {unit_type(branch.unit) for branch in union.branches}
     verified(len(keys) == 1 and "" not in keys, "a UNION ALL of two kinds of units")
-    alike = len(kinds) == 1 or all(sql_type(kind).is_integer for kind in kinds)
-    verified(alike, "a UNION ALL of units of two types")
+    verified(len(kinds) == 1 or all(sql_type(one).is_integer for one in kinds), "a UNION ALL of units of two types")
     verified(len({_together(branch.unit) for branch in union.branches}) == 1, "a UNION ALL of units of other columns")
-    widths = {len(branch.outputs) for branch in union.branches}
-    verified(len(widths) == 1, "a UNION ALL of columns that differ")
+    verified(len({len(branch.outputs) for branch in union.branches}) == 1, "a UNION ALL of columns that differ")
     _require_names([name for _, name in union.branches[0].outputs])
     types, links = dict[Named, str](), dict[Named, str]()
     for place, (_, name) in enumerate(union.branches[0].outputs):
@@ -331,9 +333,10 @@ def _together(unit: Expression) -> tuple[str, ...]:
 
 def _shown_type(output: Expression) -> str:
     """Returns the type of an output of a UNION ALL."""
-    text = isinstance(output, Literal) and output.kind == "text"
-    verified(text or isinstance(output, Column), "an output that is no column and no text")
-    return output.type_name if isinstance(output, Column) else "VARCHAR"
+    if isinstance(output, Column):
+        return output.type_name
+    verified(isinstance(output, Literal) and output.kind == "text", "an output that is no column and no text")
+    return "VARCHAR"
 
 
 def _require_names(names: Iterable[str]) -> None:
@@ -357,9 +360,8 @@ def _branch(branch: Branch, facts: Facts) -> Carried:
 def _of_units(units: Units, facts: Facts) -> Carried:
     found = carried_by(units.source, facts)
     verified(units.unit in found.units, "rows grouped by something else than their unit")
-    values = [operand.value for operand in units.operands]
     _require_conditions(units.conditions, found)
-    _require_columns([*(one for one, _ in units.outputs), *values], found)
+    _require_columns([*(one for one, _ in units.outputs), *(one.value for one in units.operands)], found)
     _require_names([name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features])
     unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
     made = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
@@ -406,7 +408,10 @@ def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> N
 def _require_columns(expressions: Iterable[Expression], carried: Carried) -> None:
     """Refuses columns of no relation, or of another type than they have there, and SQL that is not a program's."""
     for expression in expressions:
-        for part in (expression, *_inside(expression)):
+        nodes = [*nodes_of(expression)]
+        height = max(level for _, level in nodes)
+        verified(height <= MOST_HEIGHT + 1, f"more than {MOST_HEIGHT} nodes of an expression inside of each other")
+        for part, _ in nodes:
             verified(isinstance(part, Program) or not isinstance(part, Own), "SQL that nobody checked")
             verified(not isinstance(part, Coded | Referenced | Together | FirstOf), "a node that is no expression here")
             for column in part.columns:
@@ -414,15 +419,6 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
                     carried.types.get(named(column)) == column.type_name,
                     "a column of another type than it is stored with",
                 )
-
-
-def _inside(expression: Expression) -> Iterator[Expression]:
-    """Lists the nodes inside of a node: in its fields, and in tuples there."""
-    for value in vars(expression).values():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, Expression):
-                yield one
-                yield from _inside(one)
 
 
 def named(column: Column) -> Named:

@@ -207,8 +207,8 @@ Of 6 M rows of 100,000 units (TPC-H query 1): 1.9 times faster at 128 rows a uni
 of them exceed, 1.1 times slower.
 """
 
-UNIT, ORDER, KEY = "dpduck_unit", "dpduck_order", "dpduck_bounding_key"
-UNIT_HASH = "dpduck_unit_hash"
+UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
+"""Columns of rows of integers: the privacy unit, and the keyed order of its rows. KEY: the parameter of that order."""
 OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 """Of prepared rows: how many rows their unit has in all, and how many of these are outside of some domain."""
 

@@ -1,4 +1,4 @@
-"""Weighs units by what their rows add: a unit whose counts are large counts for a part of itself.
+"""Cuts the loss of a unit: if its counts are large, it counts for a part of itself, its weight (`weights_sql`).
 
 Let y be the integers that one unit adds to all cells of an aggregate, after MAX ROWS, conditions and domains. Let N be
 the aggregate's norm, a public whole number, and F = FULL. The unit has the weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,6 +18,9 @@ LOOKING = ("SEMI JOIN", "ANTI JOIN")
 EXTENDING = frozenset(("RIGHT JOIN", "FULL JOIN"))
 """After these a condition of an earlier join is no condition of the joined row."""
 
+
+MOST_LEVELS = 128
+"""Sources inside of each other: at most 64 tables of a statement, with a row for each unit around each of them."""
 
 UNIT_COLUMN = "dpduck_unit"
 """The column that holds the privacy unit of each row of a UNION ALL, and of features of units."""
@@ -54,8 +58,9 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Join:
-    """kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all of its conditions.
+    """A join of a source. kind: JOIN, or LEFT, RIGHT, FULL, SEMI or ANTI before it. on: all conditions, as written.
 
+    Between private rows, one of these is an equality by which both are of one unit (check.py).
     copies: of a table that rows are repeated by, the most rows that are joined for one key; else 0.
     keys: its columns that rows are joined by. content: of a private table, by which columns' keyed order its rows are
     chosen. first: whether it is the first table of the source that is cut so, in place of the joined one.
@@ -106,18 +111,18 @@ class Union:
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A value of a row: a stored column, or an expression of an analyst's. type_name: its type in DuckDB."""
+class RowValue:
+    """A value that a feature is made of: a column, or an analyst's expression. type_name: its type in DuckDB."""
 
     value: Expression
     type_name: str
 
 
 @dataclass(frozen=True)
-class Place:
+class OrderItem:
     """A value that a unit's rows are ordered by."""
 
-    operand: Operand
+    operand: RowValue
     descending: bool = False
     nulls_first: bool = False
 
@@ -132,13 +137,13 @@ class Feature:
 
     form: str
     name: str
-    operand: Operand | None = None
+    operand: RowValue | None = None
     condition: Expression | None = None
-    order: tuple[Place, ...] = ()
+    order: tuple[OrderItem, ...] = ()
     distance: int = 1
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[RowValue, ...]:
         """Returns all values of rows that it is made of."""
         own = () if self.operand is None else (self.operand,)
         return (*own, *(place.operand for place in self.order))
@@ -173,7 +178,7 @@ class Units:
         return tuple(condition for condition in found if condition is not None)
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[RowValue, ...]:
         """Returns the values of rows that features are made of, once each."""
         return tuple(dict.fromkeys(operand for one in self.features for operand in one.operands))
 
@@ -223,15 +228,21 @@ def tables_of(source: Source) -> list[Stored]:
     return found
 
 
+def every_source(source: Source) -> Iterator[tuple[Source, int]]:
+    """Yields a source and all that stand inside of it, each with its level. A loop: there may be very many levels."""
+    left = [(source, 1)]
+    while left:
+        one, level = left.pop()
+        yield one, level
+        first, inside = one.first, [join.right for join in one.joins]
+        if isinstance(first, Union | Units):
+            inside[:0] = [first.source] if isinstance(first, Units) else [branch.source for branch in first.branches]
+        left += [(other, level + 1) for other in reversed(inside)]
+
+
 def every_table(source: Source) -> list[str]:
     """Lists the names of all stored tables that rows are made of."""
-    first = source.first
-    found = [first.table] if isinstance(first, Stored) else []
-    if isinstance(first, Units):
-        found += every_table(first.source)
-    for branch in first.branches if isinstance(first, Union) else ():
-        found += every_table(branch.source)
-    return found + [table for join in source.joins for table in every_table(join.right)]
+    return [one.first.table for one, _ in every_source(source) if isinstance(one.first, Stored)]
 
 
 def conditions_of(source: Source) -> list[Expression]:

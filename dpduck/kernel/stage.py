@@ -55,14 +55,7 @@ from dpduck.kernel.contributions import (
     rank_sql,
 )
 from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
-from dpduck.kernel.loss import (
-    levels_sql,
-    light_rows,
-    together_sql,
-    type_for,
-    unit_columns,
-    weighed_sql,
-)
+from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weighed_sql
 from dpduck.kernel.places.orders import CROWDED
 from dpduck.values.errors import InternalError
 

@@ -1,8 +1,12 @@
 """DuckDB's types: the one table of their facts, and the one reader of their names.
 
-Columns have the names of their types as texts. Whoever needs a fact about one asks `sql_type(name)`, and each fact is
-found once. A type that is in no list here, as a nested one, has no property: what is not known is refused. The facts
-are tried on DuckDB in tests/values/test_sqltypes.py.
+A column has the name of its type as a text. `sql_type(name)` reads it, and `SqlType` has a property for each fact. What
+is not known is refused: a type that no list here has, such as a nested one, has no property.
+
+To add a type: put its name into `NAMES`, and its kind into each property that holds. Four facts have tables above the
+class: `_ARROW`, `_CALENDARS`, `_LENGTHS`, `_APART`. Then add the type to `HAVE` in tests/values/test_sqltypes.py, and
+values of it to `texts_of`. The tests try each property on DuckDB, and know which properties follow from others. No
+other file has a list of types.
 """
 
 from __future__ import annotations
@@ -62,11 +66,11 @@ class SqlType:
 
     @cached_property
     def word(self) -> str:
-        """Returns the type as a message has it, without digits, labels and fields."""
+        """Returns the type as messages show it, without digits, labels and fields."""
         return self.name.partition("(")[0]
 
     def mentions(self, *kinds: str) -> bool:
-        """Tells whether it is of one of these kinds, or nests one; a label or a quoted field may be called like one."""
+        """Tells whether it is of one of these kinds, or nests one. A label or a field may have such a name."""
         bare = _QUOTED.sub("", self.name)
         return any(re.search(rf"\b{kind}\b", bare) for kind in kinds)
 
@@ -74,17 +78,17 @@ class SqlType:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Tells whether it is a type of whole numbers, of at most 128 bits."""
+        """Tells whether values are whole numbers, of at most 128 bits."""
         return self.bits > 0
 
     @cached_property
     def is_integer(self) -> bool:
-        """Tells whether it is one of the eight types of whole numbers of at most 64 bits."""
+        """Tells whether values are whole numbers of at most 64 bits: eight types."""
         return 0 < self.bits <= 64
 
     @cached_property
     def is_signed(self) -> bool:
-        """Tells whether it is a type of whole numbers with a sign: without one, DuckDB wraps what is below 0."""
+        """Tells whether whole numbers have a sign. Without one, DuckDB wraps numbers below 0."""
         return self.kind in _SIGNED
 
     @cached_property
@@ -99,25 +103,25 @@ class SqlType:
 
     @cached_property
     def is_float(self) -> bool:
-        """Tells whether it is FLOAT or DOUBLE: 0 has two signs there, and NaN many forms."""
+        """Tells whether it is FLOAT or DOUBLE. There 0 has two signs, and NaN many forms."""
         return self.kind in _FLOATS
 
     @cached_property
     def is_decimal(self) -> bool:
-        """Tells whether it is a DECIMAL. From Arrow and Parquet, DuckDB keeps values of more digits than the type's."""
+        """Tells whether it is a DECIMAL. From Arrow and Parquet, DuckDB keeps values with more digits than the type."""
         return self.kind == "DECIMAL"
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Tells whether it is a type of numbers, which have bins and clamps."""
+        """Tells whether values are numbers, which have bins and clamps."""
         return self.bits > 0 or self.kind in (*_FLOATS, "DECIMAL")
 
     @cached_property
     def fits_64_bits(self) -> bool:
         """Tells whether values are whole numbers or decimals that DuckDB keeps in 64 bits.
 
-        It adds them up exactly in 128 bits, which 2^63 of them do not fill. In 128 bits, DuckDB 2.0 raises for the
-        least decimal, which has more digits than its type. A sum of floats depends on the order of rows.
+        DuckDB adds them up exactly in 128 bits, which 2^63 of them do not fill. DuckDB 2.0 raises for the least decimal
+        of 128 bits, which has more digits than its type. A sum of floats depends on the order of rows.
         """
         return 0 < self.bits <= 64 or (self.kind == "DECIMAL" and self.digits <= _NARROW_DIGITS)
 
@@ -130,12 +134,12 @@ class SqlType:
 
     @cached_property
     def is_text(self) -> bool:
-        """Tells whether it is VARCHAR: a column's COLLATION, which may make texts equal, is no part of its type."""
+        """Tells whether it is VARCHAR. A COLLATION may make texts equal. It belongs to the column, not to the type."""
         return self.kind == "VARCHAR"
 
     @cached_property
     def has_any_letters(self) -> bool:
-        """Tells whether texts of values may have any letters, a slash among them: of a VARCHAR and of ENUM's labels."""
+        """Tells whether texts of values may have any letters, also a slash: VARCHAR, and the labels of an ENUM."""
         return self.kind in ("VARCHAR", "ENUM")
 
     @cached_property
@@ -145,22 +149,22 @@ class SqlType:
 
     @cached_property
     def is_moment(self) -> bool:
-        """Tells whether it is DATE or TIMESTAMP: bins and periods of these rest on no session's time zone."""
+        """Tells whether it is DATE or TIMESTAMP. Their bins and periods depend on no session's time zone."""
         return self.kind in ("DATE", "TIMESTAMP")
 
     @cached_property
     def is_dated(self) -> bool:
-        """Tells whether values are days or moments: of DATE and of all timestamps, but for times of a day."""
+        """Tells whether values are days or moments: DATE and all timestamps, but no times of a day."""
         return self.kind in ("DATE", *_TIMESTAMPS, _INSTANT)
 
     @cached_property
     def has_parts(self) -> bool:
-        """Tells whether a value has parts of types of their own: a list, STRUCT, MAP or UNION."""
+        """Tells whether a value has parts with types of their own: a list, STRUCT, MAP or UNION."""
         return self.kind in ("LIST", "STRUCT", "MAP", "UNION")
 
     @cached_property
     def is_nested(self) -> bool:
-        """Tells whether a value has parts, or the form of a VARIANT or a GEOMETRY."""
+        """Tells whether a value has parts, or is a VARIANT or a GEOMETRY."""
         return self.has_parts or self.kind in ("VARIANT", "GEOMETRY")
 
     @cached_property
@@ -170,48 +174,48 @@ class SqlType:
 
     @cached_property
     def takes_date_functions(self) -> bool:
-        """Tells whether functions of dates may be asked of it: not of an INTERVAL, nor of a time of day."""
+        """Tells whether functions of dates may be asked. An INTERVAL and a time of a day have none."""
         return self.kind not in ("INTERVAL", "TIME", _ZONED_TIME, "TIME_NS")
 
     @cached_property
     def has_infinity(self) -> bool:
-        """Tells whether infinite values are of the type: of floats, dates and timestamps."""
+        """Tells whether there are infinite values: of floats, dates and timestamps."""
         return self.is_float or self.is_dated
 
     # Lengths.
 
     @cached_property
     def is_short(self) -> bool:
-        """Tells whether all values have few bytes, so that they may stand beside joined rows.
+        """Tells whether each value has few bytes, so that it may stand beside joined rows.
 
-        A few long texts of one person, in copies, filled a memory: the statement failed after its charge.
+        A few long texts of one person, in copies, once filled a memory. The statement failed after its charge.
         """
         short = ("BOOLEAN", *_FLOATS, "DECIMAL", "UUID", "DATE", "INTERVAL", "ENUM", "TIME", "TIME_NS", _ZONED_TIME)
         return self.bits > 0 or self.kind in (*short, *_TIMESTAMPS, _INSTANT)
 
     @cached_property
     def has_fixed_size(self) -> bool:
-        """Tells whether a worker is sent few bytes for every value. An ENUM goes there as its label, of any length."""
+        """Tells whether a worker is sent few bytes for each value. An ENUM is sent as its label, of any length."""
         return self.is_plain and not self.has_any_letters
 
     @cached_property
     def length_function(self) -> str:
-        """Returns DuckDB's function of the bytes of a value; "" for types without one."""
+        """Returns DuckDB's function that counts the bytes of a value; "" for types without one."""
         return _LENGTHS.get(self.kind, "")
 
     @cached_property
     def is_shortened(self) -> bool:
-        """Tells whether long values are known by a SHA-256: of a VARCHAR or a BLOB, whose bytes are all of it."""
+        """Tells whether a long value is replaced by its SHA-256: VARCHAR and BLOB, where bytes are all there is."""
         return self.kind in ("VARCHAR", "BLOB")
 
     # Equal values.
 
     @cached_property
     def has_one_form(self) -> bool:
-        """Tells whether equal values are stored alike and have equal texts, and others have other texts.
+        """Tells whether equal values are stored alike and have equal texts, and other values have other texts.
 
-        A constraint, a GROUP BY and a key of texts tell the same values apart then. Of numbers with a sign of zero, of
-        moments that no calendar has, and of decimals with more digits than their type, that is not so.
+        Then a constraint, a GROUP BY and a key of texts tell the same values apart. Three kinds of types lack it: zeros
+        may have a sign, moments may lie outside of calendars, decimals may have more digits than their type.
         """
         return self.bits > 0 or self.kind in ("BOOLEAN", "VARCHAR", "UUID", "DATE", "ENUM")
 
@@ -219,13 +223,13 @@ class SqlType:
     def is_own_key(self) -> bool:
         """Tells whether a PRIMARY KEY or UNIQUE constraint tells rows apart as GROUP BY does.
 
-        It is narrower than `has_one_form`: integers and dates, which no collation, label or length has a say in.
+        It is narrower than `has_one_form`: integers and dates, which no collation, label or length changes.
         """
         return 0 < self.bits <= 64 or self.kind == "DATE"
 
     @cached_property
     def is_key(self) -> bool:
-        """Tells whether equality of two values is that of keys: not where 0 has two signs, nor of nested values."""
+        """Tells whether two values are equal as keys are. Not where 0 has two signs, nor for nested values."""
         return bool(self.name) and not self.is_float and (not self.is_nested or self.kind == "GEOMETRY")
 
     @cached_property
@@ -235,36 +239,37 @@ class SqlType:
 
     @cached_property
     def is_grouped_as_compared(self) -> bool:
-        """Tells whether values of the type that are equal to one value are one group."""
+        """Tells whether all values that are equal to one value are one group."""
         return bool(self.name) and not self.mentions("UNION", "VARIANT", "MAP", "JSON", "GEOMETRY")
 
     @cached_property
     def form_apart(self) -> str:
-        """Returns the type to which values are cast so that equal values that differ are apart; "" where none differ.
+        """Returns the type to cast to, so that equal values that differ are apart; "" where none differ.
 
-        Equal are 0 and -0, one NaN and another, a month and thirty days. DuckDB puts the one for the other where it
-        sorts them, but not after the cast.
+        Equal are 0 and -0, two forms of NaN, a month and thirty days. Where DuckDB sorts, it may replace one by the
+        other. After the cast it does not.
         """
         return _APART.get(self.kind, "")
 
     @cached_property
     def has_one_hash(self) -> bool:
-        """Tells whether equal values have one hash of DuckDB's: a collation makes texts equal that differ."""
+        """Tells whether equal values have one hash in DuckDB. A collation makes texts equal that have two."""
         return self.bits > 0 or self.kind in ("UUID", "DATE", *_TIMESTAMPS, _INSTANT, "DECIMAL")
 
     @cached_property
     def has_tied_hashes(self) -> bool:
-        """Tells whether values that differ have one hash by design: 0 and -0, and halves of wide numbers."""
+        """Tells whether values that differ share a hash by design: 0 and -0, and halves of wide numbers."""
         return self.bits > 64 or self.kind in ("DECIMAL", "UUID", *_FLOATS)
 
     # Privacy units and what is made of their rows.
 
     @cached_property
     def is_unit(self) -> bool:
-        """Tells whether a privacy unit may be of the type: what is equal is grouped together, and nothing else is.
+        """Tells whether a privacy unit may have the type: equal values are one group, and no others are in it.
 
-        Left out are an INTERVAL, where a month and thirty days are equal, and a VARIANT. So is a time with a zone, of
-        which Arrow drops the zone.
+        Left out are INTERVAL, where a month and thirty days are equal, and VARIANT. Arrow drops the zone of a time with
+        a zone, so that it is left out, too. A unit stands beside each of its rows, so that its type `is_short` or
+        `is_shortened`.
         """
         carried = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "BLOB", "UUID", "DATE", "TIME", "TIME_NS", "ENUM")
         return self.bits > 0 or self.kind in (*carried, *_TIMESTAMPS, _INSTANT)
@@ -276,19 +281,19 @@ class SqlType:
 
     @cached_property
     def kept_unit(self) -> str:
-        """Returns the type of the unit in a stream's file: equal units are equal there, and no others are."""
+        """Returns the type of the unit in a stream's file. Equal units are equal there, and no others are."""
         return "VARCHAR" if self.kind == "UUID" else self.name
 
     @cached_property
     def is_engine_unit(self) -> bool:
-        """Tells whether equal units are equal bytes in an engine and here, so that no unit is in two of its buckets."""
+        """Tells whether equal units are equal bytes here and in an engine, so that no unit is in two buckets."""
         return (self.is_integer and self.is_signed) or self.kind in ("VARCHAR", "DATE", "BOOLEAN", "DECIMAL")
 
     @cached_property
     def is_feature(self) -> bool:
-        """Tells whether a feature of a unit's rows may have the type: equal values are one, but for a sign of zero.
+        """Tells whether a feature of a unit's rows may have the type: equal values are one, but for the sign of a zero.
 
-        Of an INTERVAL, a month and thirty days are equal, and differ.
+        An INTERVAL of a month equals one of thirty days, and differs.
         """
         return self.is_plain and self.kind != "INTERVAL"
 
@@ -298,8 +303,9 @@ class SqlType:
     def is_plain(self) -> bool:
         """Tells whether expressions may compute with the type.
 
-        Of others DuckDB raises what TRY does not catch, by what a row holds. CASE over an ARRAY is not implemented
-        where rows take different branches. An error of ICU over a TIMESTAMP WITH TIME ZONE ends the whole database.
+        For other types, a row may make DuckDB raise an error that TRY does not catch. CASE over an ARRAY is not
+        implemented where rows take different branches. An error of ICU over a TIMESTAMP WITH TIME ZONE ends the whole
+        database.
         """
         return self.travels or self.goes_as_text
 
@@ -316,19 +322,19 @@ class SqlType:
 
     @cached_property
     def arrow(self) -> str:
-        """Returns the name of Arrow's type for values that it holds as they are; "" for others, and for DECIMAL."""
+        """Returns the name of Arrow's type that holds values as they are; "" for other types, and for DECIMAL."""
         return _ARROW.get(self.kind, "")
 
     @cached_property
     def is_carried(self) -> bool:
-        """Tells whether values are the same after they went from one database to another: those that units may have."""
+        """Tells whether values are the same after they went to another database: the types of units."""
         return self.is_unit
 
     @cached_property
     def is_carried_as_text(self) -> bool:
-        """Tells whether Arrow carries a value's text from one database to another: of wide numbers, UUID and ENUM.
+        """Tells whether Arrow carries a value's text to another database: of wide numbers, UUID and ENUM.
 
-        A TIME, which goes to a worker as a text, is the same after it went through Arrow.
+        A TIME goes to a worker as a text, but Arrow carries it as it is.
         """
         return self.bits > 64 or self.kind in ("UUID", "ENUM")
 
@@ -336,7 +342,8 @@ class SqlType:
     def converts(self) -> bool:
         """Tells whether TRY_CAST takes every value to any type without raising.
 
-        That of moments, bits and others raises, and of decimals with more digits than their type, which Arrow brings.
+        It raises for moments, bits and others. It raises for decimals with more digits than their type, which Arrow
+        brings.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -346,20 +353,20 @@ class SqlType:
     def calendar(self) -> tuple[str, str] | None:
         """Returns the first and the last finite moment that has a text; None where every value has one.
 
-        DuckDB raises, or becomes invalid, where it writes a moment that no calendar has. A comparison never does.
+        DuckDB raises, or becomes invalid, where it writes a moment outside of all calendars. A comparison never does.
         """
         return _CALENDARS.get(self.kind)
 
     @cached_property
     def has_canonical_text(self) -> bool:
-        """Tells whether equal values have one text, NULL where a moment has none (`calendar`)."""
+        """Tells whether equal values have one text, or NULL where a moment has none (`calendar`)."""
         return self.is_feature and not self.is_float
 
     @cached_property
     def is_selectable(self) -> bool:
         """Tells whether a key of the type may be selected with noise, by its text.
 
-        Of the types with a canonical text, TIMESTAMP_NS is left out: few of its moments have a text.
+        The type has a canonical text. TIMESTAMP_NS is left out: few of its moments have a text.
         """
         return self.has_canonical_text and self.kind != "TIMESTAMP_NS"
 
@@ -367,32 +374,32 @@ class SqlType:
     def has_labels(self) -> bool:
         """Tells whether values are read back from their texts, so that public values may be labels.
 
-        Neither a VARIANT nor a GEOMETRY is, by itself or nested.
+        A VARIANT and a GEOMETRY are not, alone or nested.
         """
         return not self.mentions("VARIANT", "GEOMETRY")
 
     @cached_property
     def is_listable(self) -> bool:
-        """Tells whether the values of a DOMAIN may be listed."""
+        """Tells whether a DOMAIN may list values of the type."""
         return self.is_numeric or self.kind in ("DATE", "TIMESTAMP", "VARCHAR", "BOOLEAN", "UUID", "TIME", "ENUM")
 
     @cached_property
     def is_told_by_label(self) -> bool:
-        """Tells whether the code of a listed value tells the value: not of floats, where 0 is equal to -0.
+        """Tells whether the code of a listed value tells the value. For floats it does not: 0 is equal to -0.
 
-        Conditions over wide numbers, UUID and TIME, which go to a worker as texts, are left to the rows.
+        Wide numbers, UUID and TIME go to a worker as texts. Conditions over them are asked of the rows.
         """
         told = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in told
 
     @cached_property
     def is_released_as_text(self) -> bool:
-        """Tells whether labels reach a released table as texts, which it casts: Arrow lacks the type, or it is one."""
+        """Tells whether a released table gets labels as texts, which it casts: texts, and types that Arrow lacks."""
         return self.bits > 64 or self.kind in ("VARCHAR", "UUID", "TIME")
 
     @cached_property
     def is_read_by_programs(self) -> bool:
-        """Tells whether most programs read the type in a file: other types become texts, or wide decimals."""
+        """Tells whether most programs read the type in a file. Others become texts, or wide decimals."""
         read = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", _INSTANT)
         return 0 < self.bits <= 64 or self.kind in read
 

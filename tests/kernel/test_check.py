@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -12,29 +13,33 @@ import pytest
 
 from dpduck.kernel.check import NotVerified, carried_by, require_carried
 from dpduck.kernel.columns.expressions import (
+    MOST_HEIGHT,
     Coded,
     Column,
     Comparison,
     Expression,
     Junction,
     Literal,
+    Lookup,
     Not,
     Own,
     Program,
 )
 from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
+    MOST_LEVELS,
     UNIT_COLUMN,
     Branch,
     Feature,
     Grouped,
     Join,
-    Operand,
     PeriodRows,
+    RowValue,
     Source,
     Stored,
     Union,
     Units,
+    every_source,
     every_table,
     with_unit,
 )
@@ -372,7 +377,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "a count as the unit": (Source(COUNTED), Column("g", "n", "BIGINT"), "rows of another privacy unit"),
     "a sum that could overflow": (
         Source(replace(COUNTED, features=(
-            Feature("sum", "s", Operand(Own(("x",)), "HUGEINT")),))), GROUPED, "SQL that nobody checked|could overflow",
+            Feature("sum", "s", RowValue(Own(("x",)), "HUGEINT")),))), GROUPED, "SQL that nobody|could overflow",
     ),
 }  # fmt: skip
 
@@ -413,6 +418,58 @@ def test_periods_are_those_of_the_policies() -> None:
     for source, unit in ((united((VISITS, PATIENT), (STAYS, STAYED)), UNITED), (of_units(PATIENT), GROUPED)):
         with pytest.raises(NotVerified, match="by period"):
             require_carried(source, unit, of_none, (), MONTHLY)
+
+
+def joined_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
+    """A table that looks at rows of the same unit."""
+    own = Column(f"v{number}", "patient", "INTEGER")
+    assert isinstance(unit, Column)
+    return Source(Stored("visit", f"v{number}"), (Join("SEMI JOIN", inside, (equal(own, unit),)),)), own
+
+
+def united_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
+    """A UNION ALL of one branch."""
+    return Source(Union((Branch(inside, unit, ((unit, "patient"),)),), f"u{number}")), Column(
+        f"u{number}", UNIT_COLUMN, "INTEGER"
+    )
+
+
+def grouped_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:
+    """A row for each unit."""
+    return Source(Units(inside, unit, (), ((None, "n"),), f"g{number}")), Column(f"g{number}", UNIT_COLUMN, "INTEGER")
+
+
+@pytest.mark.parametrize("around", [joined_around, united_around, grouped_around])
+def test_relations_inside_of_each_other_are_few(
+    around: Callable[[Source, Expression, int], tuple[Source, Expression]],
+) -> None:
+    """MOST_LEVELS are accepted. More are refused, however many, before Python's own limit could be reached."""
+    source, unit = VISITS, PATIENT
+    for number in range(1, 5_001):
+        if number == MOST_LEVELS:
+            assert require_carried(source, unit, None, (), FACTS) == PERSON
+        source, unit = around(source, unit, number)  # type: ignore[assignment]
+        if number in (MOST_LEVELS, 5_000):
+            assert max(level for _, level in every_source(source)) == number + 1 and set(every_table(source)) == {
+                "visit"
+            }
+            with pytest.raises(NotVerified, match=f"more than {MOST_LEVELS} relations inside of each other; nothing"):
+                require_carried(source, unit, None, (), FACTS)
+
+
+def test_nodes_of_an_expression_inside_of_each_other_are_few() -> None:
+    """No constructor bounds a Lookup in a Lookup. The verifier does, before it reads columns of any of them."""
+    value: Expression = PATIENT
+    for _ in range(MOST_HEIGHT):
+        value = Lookup(value, PATIENT)
+    assert require_carried(VISITS, PATIENT, None, [value], FACTS) == PERSON
+    for _ in range(5_000):
+        value = Lookup(value, PATIENT)
+        if _ in (0, 4_999):
+            with pytest.raises(
+                NotVerified, match=f"more than {MOST_HEIGHT} nodes of an expression .* nothing was charged"
+            ):
+                require_carried(VISITS, PATIENT, None, [value], FACTS)
 
 
 # An oracle: whatever is accepted, rows of other units stay where the rows of one unit go.

@@ -116,6 +116,43 @@ def test_every_type_has_the_properties_that_are_written_here() -> None:
     assert not any(getattr(sql_type(""), fact) for fact in ("is_key", "is_comparable", "is_grouped_as_compared"))
 
 
+FOLLOWS = {
+    "is_unit": ("is_grouped_as_compared", "is_comparable", "has_labels"),
+    "is_carried_as_text": ("is_carried", "has_one_form", "has_labels"),
+    "is_unit_part": ("is_unit", "has_one_form"),
+    "is_engine_unit": ("is_unit", "is_key"),
+    "is_own_key": ("has_one_form", "has_one_hash", "is_key"),
+    "is_feature": ("is_plain", "is_grouped_as_compared"),
+    "goes_as_text": ("is_plain", "has_labels"),
+    "is_selectable": ("has_canonical_text", "has_labels", "is_key"),
+    "is_listable": ("has_labels", "is_grouped_as_compared"),
+    "is_told_by_label": ("is_listable", "has_canonical_text"),
+    "is_released_as_text": ("is_listable", "has_canonical_text"),
+    "is_shortened": ("length_function", "is_unit"),
+}
+"""For each property those that it needs, whatever the type."""
+
+
+@pytest.mark.parametrize("fact", FOLLOWS)
+def test_properties_that_need_others_have_them(fact: str) -> None:
+    """A type that is new, or has a property more, has all that this property needs."""
+    missing = [(name, need) for name in ALL for need in FOLLOWS[fact] if has(name, fact) and not has(name, need)]
+    assert missing == []
+
+
+def has(name: str, fact: str) -> bool:
+    return bool(getattr(sql_type(name), fact))
+
+
+def test_units_are_short_beside_rows_and_tried() -> None:
+    """A unit stands beside each of its rows: a long one is shortened. Values of every type of rows are tried below."""
+    units = [name for name in ALL if has(name, "is_unit")]
+    assert [name for name in units if not (has(name, "is_short") or has(name, "is_shortened"))] == []
+    tried = ("is_unit", "is_plain", "is_listable", "is_carried", "is_feature")
+    assert {name for name in ALL if any(has(name, fact) for fact in tried)} <= set(VALUED)
+    assert [name for name in ALL if has(name, "travels") and has(name, "goes_as_text")] == []
+
+
 _TELLS = ("is_", "has_", "fits_", "lists_", "takes_", "travels", "goes_", "converts")
 
 

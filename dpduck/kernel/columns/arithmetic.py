@@ -20,6 +20,7 @@ from fractions import Fraction
 
 from dpduck.kernel.columns.expressions import (
     LONGEST_NUMBER,
+    MOST_HEIGHT,
     Column,
     Comparison,
     Expression,
@@ -67,7 +68,7 @@ class Number(Expression):
         return written if same else f"CAST({written} AS {decimal_name(digits, scale)})"
 
     def __post_init__(self) -> None:
-        require(self.digits <= MOST_DIGITS)
+        require(self.height <= MOST_HEIGHT and self.digits <= MOST_DIGITS)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -26,6 +26,9 @@ _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 LONGEST_INTEGER, LONGEST_NUMBER, LONGEST_PATTERN = 9, 16, 100
 """Digits of a constant beside an integer or a floating number, and characters of a pattern with its quotes."""
+MOST_HEIGHT = 100
+"""Nodes inside of each other in a condition or a number. Functions go down a tree by three calls a node, and Python has
+1,000 calls inside of each other. A worker evaluates a higher expression, as its text."""
 
 SIGNS = ("=", "<>", "!=", "<", ">", "<=", ">=")
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -48,6 +51,11 @@ class Expression(ABC):
     def plain(self) -> bool:
         """Tells whether the database's process may evaluate it."""
         return True
+
+    @cached_property
+    def height(self) -> int:
+        """Returns how many nodes stand inside of each other, from this one down to a column or a constant."""
+        return 1 + max((one.height for one in nodes_inside(self)), default=0)
 
     @property
     @abstractmethod
@@ -95,6 +103,21 @@ Names = Callable[[Column], str]
 def stored_name(column: Column) -> str:
     """Returns the name of a stored column in SQL."""
     return column.quoted
+
+
+def nodes_inside(expression: Expression) -> list[Expression]:
+    """Lists the nodes that are fields of a node, or in tuples there."""
+    fields = [value if isinstance(value, tuple) else (value,) for value in vars(expression).values()]
+    return [one for field in fields for one in field if isinstance(one, Expression)]
+
+
+def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
+    """Yields a node and all nodes inside of it, each with its level. A loop: there may be very many levels."""
+    left = [(expression, 1)]
+    while left:
+        one, level = left.pop()
+        yield one, level
+        left += [(inside, level + 1) for inside in nodes_inside(one)]
 
 
 def columns_of(parts: Iterable[Expression | str]) -> tuple[Column, ...]:
@@ -184,8 +207,9 @@ class Condition(Expression):
 
 
 def require_conditions(conditions: tuple[Expression, ...]) -> None:
-    """Refuses all but plain conditions, of which there is one."""
+    """Refuses all but plain conditions, of which there is one, and a tree that would be too high with a node above."""
     require(bool(conditions) and all(isinstance(one, Condition | Own) and one.plain for one in conditions))
+    require(all(one.height < MOST_HEIGHT for one in conditions))
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,21 @@
-"""What is made of the rows of one privacy unit: one value of all its rows, or one beside each of them.
+"""Features: values made of the rows of one privacy unit, one for all of its rows, or one beside each of them.
 
-The SQL here is constant: no word of an analyst's is in it but names of columns. It is computed by the database's
-process after the charge, so nothing in it may raise, whatever the values are, and no row of another unit, nor the order
-in which rows are stored or read, may have a say in it:
+The SQL here is constant. An analyst's words are in it only as names of columns. The database's process computes it
+after the charge. So it must not raise, whatever the values are. Rows of other units must not change it, and neither
+must the order in which rows are stored or read:
 
-* Every form is over the rows of one unit alone: GROUP BY or PARTITION BY the unit.
-* Values that compare as equal are the same: 0 for -0, one NaN for all (comparable_sql). Types of which equal values
-  differ otherwise, as INTERVAL, are refused (values/sqltypes.py, is_feature). So the least, the largest and any value
-  are functions of the unit's rows.
-* Sums are of whole numbers and decimals that are kept in 64 bits (fits_64_bits). 2^63 rows do not fill the 128 bits
-  that DuckDB adds them up in. Doubles are refused: their sum depends on the order of the rows.
-* Where rows are tied in an order, a keyed hash of all that is read of them decides, then these values themselves; rows
+* Each form is over the rows of one unit: GROUP BY or PARTITION BY the unit.
+* Equal values are made the same: 0 for -0, one NaN for all (comparable_sql). Types with other differences between equal
+  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py). So the least, the largest and any value are
+  functions of the unit's rows.
+* A sum is of whole numbers or decimals that DuckDB keeps in 64 bits (fits_64_bits). It adds up in 128 bits, which
+  2^63 rows do not fill. Doubles are refused: their sum depends on the order of rows.
+* Rows that are tied in an order are ordered by a keyed hash of all that is read of them, then by these values. Rows
   that are still tied are the same.
-* What is kept of a unit while its rows are read is one value of a form, or, for DISTINCT and for windows, one short
-  value of each row (held.py): texts that are counted apart are their SHA-256 beyond 64 bytes. Texts are the shorter
-  the more features of the statement hold them, and there are few windows of different orders, and few DISTINCT, in all
-  of its subqueries together (texts_held).
+* Memory is bounded. A form keeps one value of a unit while its rows are read. DISTINCT and windows keep one short value
+  of each row: beyond 64 bytes, a text that is counted apart is its SHA-256 (held.py). Texts are cut the shorter, the
+  more features of the statement hold them. Windows of different orders, and DISTINCT, are few in all of a statement's
+  subqueries together (texts_held).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.columns.stored import shortened_sql, without_sign
-from dpduck.kernel.relations import Feature, Operand, Place, Source, Union, Units
+from dpduck.kernel.relations import Feature, OrderItem, RowValue, Source, Union, Units
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
@@ -39,8 +39,8 @@ _BESIDE = ("lag", "lead")
 _IN_FULL_ORDER = ("row_number", "first", *_BESIDE)
 
 
-def comparable_sql(operand: Operand, value: str) -> str:
-    """Returns a value so that what compares as equal is the same."""
+def comparable_sql(operand: RowValue, value: str) -> str:
+    """Returns SQL of a value in which equal values are the same."""
     kind = operand.type_name
     if not sql_type(kind).is_feature:
         raise InternalError("a value that cannot be compared")
@@ -48,16 +48,16 @@ def comparable_sql(operand: Operand, value: str) -> str:
 
 
 def without_signs(value: str, type_name: str) -> str:
-    """Returns a stored value without what other people's rows may change of it, the sign of a zero."""
+    """Returns a stored value without the sign of a zero, which other people's rows may change."""
     return without_sign(value, type_name) if sql_type(type_name).is_float else value
 
 
 def texts_held(source: Source) -> int:
-    """Returns how many texts of a row are held beside those that are read of it: made ones, and those of features.
+    """Returns how many texts of a row DuckDB holds beside those that are read: computed ones, and those of features.
 
-    DuckDB makes the sort keys of thousands of rows before it takes the first of them, and keeps each larger text that
-    takes the place of another one until all rows are read: a text counts once for each feature, and in its order. What
-    several subqueries of one statement hold is there at the same time, however they are joined: all of it counts.
+    A text counts once for each feature, and once in its order. DuckDB makes the sort keys of thousands of rows before
+    it takes the first row. Where a larger text replaces another one, it keeps both until all rows are read. All
+    subqueries of a statement count together: DuckDB holds them at the same time, however they are joined.
     """
     found = list(_units_of(source))
     windowed, grouped = ([one for one in found if one.windowed is kind] for kind in (True, False))
@@ -78,7 +78,7 @@ def _require_few(found: int, most: int, what: str, accepted: str) -> None:
 
 
 def _units_of(source: Source) -> Iterator[Units]:
-    """Yields the features of units that the rows of a source are made of, those inside of others, too."""
+    """Yields the relations with features in a source, also those inside of others."""
     first = source.first
     if isinstance(first, Units):
         yield first
@@ -96,14 +96,15 @@ def _texts_of(relation: Units) -> int:
     return made + sum(_is_text(one) for feature in relation.features for one in feature.operands)
 
 
-def _orders(relation: Units) -> set[tuple[tuple[Place, ...], bool]]:
-    """Returns the orders of windows, each with whether rows that are tied are in an order, too."""
+def _orders(relation: Units) -> set[tuple[tuple[OrderItem, ...], bool]]:
+    """Returns the orders of windows, each with whether it orders tied rows, too."""
     return {(one.order, one.form in _IN_FULL_ORDER) for one in relation.features}
 
 
 def _of_windows(relation: Units) -> int:
-    """Returns how many texts windows hold. DuckDB computes those of different orders one after the other: each holds
-    what the ones before it made, and what its rows are ordered by: values that are tied, too, so that there are few.
+    """Returns how many texts windows hold. DuckDB computes windows of different orders one after the other.
+
+    Each holds what the ones before it made, and the values that it orders by. If it orders tied rows, these are all.
     """
     tied = sum(map(_is_text, {*stored_operands(relation), *relation.operands}))
     made = 0
@@ -112,22 +113,22 @@ def _of_windows(relation: Units) -> int:
     return made + sum(one.operand is not None and _is_text(one.operand) for one in relation.features)
 
 
-def stored_operands(relation: Units) -> list[Operand]:
-    """Lists the stored columns among the outputs of windows, but for the unit."""
+def stored_operands(relation: Units) -> list[RowValue]:
+    """Lists the stored columns among the outputs of windows, without the unit."""
     outputs = (one for one, _ in relation.outputs if isinstance(one, Column) and one != relation.unit)
-    return [Operand(one, one.type_name) for one in outputs]
+    return [RowValue(one, one.type_name) for one in outputs]
 
 
-def _is_text(operand: Operand) -> bool:
+def _is_text(operand: RowValue) -> bool:
     return not sql_type(operand.type_name).is_short
 
 
 def feature_sql(
-    feature: Feature, values: Mapping[Operand, str], condition: str, relation: Units, tied: Sequence[str]
+    feature: Feature, values: Mapping[RowValue, str], condition: str, relation: Units, tied: Sequence[str]
 ) -> str:
-    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: of rows that take part.
+    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: of the rows that take part.
 
-    tied: what orders rows that are tied: a keyed hash first, then all that is read of them.
+    tied: SQL that orders tied rows: a keyed hash first, then all that is read of them.
     """
     if relation.windowed:
         return _windowed(feature, values, condition, relation.unit.sql, tied)
@@ -144,9 +145,9 @@ def feature_sql(
 
 
 def _windowed(
-    feature: Feature, values: Mapping[Operand, str], condition: str, unit_sql: str, tied: Sequence[str]
+    feature: Feature, values: Mapping[RowValue, str], condition: str, unit_sql: str, tied: Sequence[str]
 ) -> str:
-    """Writes a feature beside each row. What is the same for rows that are tied needs no order of these."""
+    """Writes a feature beside each row. A form that is the same for tied rows needs no order of them."""
     ordered, form = _ordered(feature.order, values), feature.form
     if form in _IN_FULL_ORDER:
         ordered += [(sql, _FIRST) for sql in tied]
@@ -165,7 +166,7 @@ def _windowed(
     return f"{_of_values(feature, values, condition)} {window}"
 
 
-def _of_values(feature: Feature, values: Mapping[Operand, str], condition: str) -> str:
+def _of_values(feature: Feature, values: Mapping[RowValue, str], condition: str) -> str:
     operand = feature.operand
     function = _OF_VALUE.get(feature.form)
     if function is None or operand is None:
@@ -185,7 +186,7 @@ _WAYS = ("ASC", "DESC")
 _FIRST = "ASC NULLS LAST"
 
 
-def _ordered(order: Sequence[Place], values: Mapping[Operand, str]) -> list[tuple[str, str]]:
+def _ordered(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
     """Returns the values of an order, each with its direction and the place of NULLs."""
     return [
         (values[one.operand], f"{_WAYS[one.descending]} NULLS {'FIRST' if one.nulls_first else 'LAST'}")

@@ -23,7 +23,7 @@ from dpduck.kernel.relations import (
     First,
     Grouped,
     Join,
-    Operand,
+    RowValue,
     Source,
     Stored,
     Union,
@@ -180,7 +180,7 @@ class _Scope:
             f"{answer} = {column.quoted if sql_type(column.type_name).travels else f'CAST({column.quoted} AS VARCHAR)'}"
         )
 
-    def value(self, operand: Operand) -> str:
+    def value(self, operand: RowValue) -> str:
         """Writes a value that a unit's features are made of: as stored, or the worker's answer as a column."""
         value, kind = operand.value, operand.type_name
         if isinstance(value, Column):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
+from dpduck.kernel.columns.expressions import is_moment
 from dpduck.language.rows.functions import CAST_TYPES, check_row_local
 from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.language.text.positions import refusal
@@ -21,7 +21,6 @@ BOOLEAN = (
 )  # fmt: skip
 """Nodes that are of BOOLEAN type whatever is in them."""
 _PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 
 
 def sql_of(expression: exp.Expr) -> str:
@@ -89,13 +88,13 @@ def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) 
     type_name = types.get(sql_of(column), "")
     if isinstance(literal, exp.Cast) and isinstance(literal.this, exp.Literal):
         named = literal.to.sql(dialect="duckdb")
-        return named == type_name and _is_moment(literal.this, type_name)
+        return named == type_name and literal.this.is_string and is_moment(literal.this.name, type_name)
     if isinstance(literal, exp.Neg) and isinstance(literal.this, exp.Literal) and not literal.this.is_string:
         literal = literal.this
     if not isinstance(literal, exp.Literal):
         return False
     if literal.is_string:
-        return type_name == "VARCHAR" or _is_moment(literal, type_name)
+        return type_name == "VARCHAR" or is_moment(literal.name, type_name)
     kind = sql_type(type_name)
     if kind.is_integer:
         return literal.is_int and len(literal.name) <= 9
@@ -110,17 +109,6 @@ def _fits_decimal(number: str, kind: SqlType) -> bool:
     if not digits:
         return False
     return len(digits[2] or "") <= kind.scale and len(digits[1]) <= kind.digits - kind.scale
-
-
-def _is_moment(literal: exp.Literal, type_name: str) -> bool:
-    """Tells whether the text is a day, or a time of a day, that certainly converts to the type."""
-    if not sql_type(type_name).is_moment or not literal.is_string or not _MOMENT.fullmatch(literal.name):
-        return False
-    try:
-        (date if type_name == "DATE" else datetime).fromisoformat(literal.name)
-    except ValueError:
-        return False
-    return True
 
 
 # Words of a statement that are written into SQL as they stand must be words, whatever the parser took them for.

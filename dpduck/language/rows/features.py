@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.relations import Feature, Operand, Place
+from dpduck.kernel.relations import Feature, OrderItem, RowValue
 from dpduck.language.rows.compiled import condition_of, program_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, PublicFacts
@@ -150,7 +150,7 @@ class FeatureReader:
             return self._with_domain(made, value)
         return replace(made, domain=_TRUTH) if form in ("any", "all") else made
 
-    def _type_of(self, form: str, operand: Operand, place: exp.Expr) -> str:
+    def _type_of(self, form: str, operand: RowValue, place: exp.Expr) -> str:
         kind = operand.type_name
         if form in ("any", "all"):
             if kind != "BOOLEAN":
@@ -189,7 +189,7 @@ class FeatureReader:
         made = Made(sql, operand.type_name, feature, written=(value, *written, *kept))
         return self._with_domain(made, value)
 
-    def _beside(self, node: exp.Expr, places: tuple[Place, ...], over: str, written: tuple[exp.Expr, ...]) -> Made:
+    def _beside(self, node: exp.Expr, places: tuple[OrderItem, ...], over: str, written: tuple[exp.Expr, ...]) -> Made:
         """Returns the value of another row of the unit."""
         form, distance = _BESIDE.get(type(node), "first"), node.args.get("offset")
         most = 1 if distance is None else int(distance.name[:9]) if _is_number(distance) else MOST_DISTANCE + 1
@@ -212,30 +212,30 @@ class FeatureReader:
             domain = replace(domain, with_null=True)  # of the first row, or the last
         return replace(made, domain=domain, clamp=relation.policy.clamp(node.name))
 
-    def _places(self, ordered: list[exp.Expr]) -> tuple[tuple[Place, ...], tuple[exp.Expr, ...]]:
-        found, written = list[Place](), list[exp.Expr]()
+    def _places(self, ordered: list[exp.Expr]) -> tuple[tuple[OrderItem, ...], tuple[exp.Expr, ...]]:
+        found, written = list[OrderItem](), list[exp.Expr]()
         for one in ordered:
             if not isinstance(one, exp.Ordered) or one.args.get("with_fill"):
                 raise refusal(one, "this order is refused", "ORDER BY columns, ASC or DESC, NULLS FIRST or LAST")
             operand, value = self._operand(one.this)
             written.append(value)
-            found.append(Place(operand, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
+            found.append(OrderItem(operand, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
         return tuple(found), tuple(written)
 
-    def _operand(self, value: exp.Expr) -> tuple[Operand, exp.Expr]:
+    def _operand(self, value: exp.Expr) -> tuple[RowValue, exp.Expr]:
         """Returns a value of a row, with its type."""
         node = value.unnest()
         if isinstance(node, exp.Column):
-            operand = Operand(self._columns[stored_sql(node)], self._types[sql_of(node)])
+            operand = RowValue(self._columns[stored_sql(node)], self._types[sql_of(node)])
         else:
             check_row_local(node)
             if not any(True for _ in node.find_all(exp.Column)):
                 raise refusal(value, "a constant is refused here", "a column, or an expression over columns")
-            operand = Operand(program_of(sql_of(node), self._columns), self._bound_type(node))
+            operand = RowValue(program_of(sql_of(node), self._columns), self._bound_type(node))
         self._require_compared(operand, value, computed=not isinstance(node, exp.Column))
         return operand, node
 
-    def _require_compared(self, operand: Operand, place: exp.Expr, *, computed: bool) -> None:
+    def _require_compared(self, operand: RowValue, place: exp.Expr, *, computed: bool) -> None:
         kind = operand.type_name
         if not (sql_type(kind).travels if computed else sql_type(kind).is_feature):
             raise refusal(
@@ -286,15 +286,15 @@ def _is_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and node.is_int
 
 
-def _operand_sql(operand: Operand) -> str:
+def _operand_sql(operand: RowValue) -> str:
     return operand.value.sql if isinstance(operand.value, RowColumn) else f"try({operand.value.sql})"
 
 
-def _where(condition: str, operand: Operand) -> str:
+def _where(condition: str, operand: RowValue) -> str:
     value = _operand_sql(operand)
     return f"CASE WHEN {condition} THEN {value} END" if condition else value
 
 
-def _place_sql(place: Place) -> str:
+def _place_sql(place: OrderItem) -> str:
     way, nulls = "DESC" if place.descending else "ASC", "FIRST" if place.nulls_first else "LAST"
     return f"try({place.operand.value.sql}) {way} NULLS {nulls}"

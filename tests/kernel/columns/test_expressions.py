@@ -9,8 +9,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from dpduck.kernel.columns.arithmetic import Choice, Double, Negated, Number, StoredNumber
 from dpduck.kernel.columns.expressions import (
     LONGEST_PATTERN,
+    MOST_HEIGHT,
     Between,
     Coded,
     Column,
@@ -186,6 +188,21 @@ def test_what_could_fail_is_refused(name: str) -> None:
     """Of each rule of a constructor, something that breaks it."""
     with pytest.raises(NotPlain):
         REFUSED[name]()
+
+
+def test_nodes_inside_of_each_other_are_few() -> None:
+    """A condition, or a number, has MOST_HEIGHT nodes from itself down to a column. The next one is refused."""
+    condition: Expression = OLD
+    number: Number = StoredNumber(PRICE)
+    while condition.height < MOST_HEIGHT:
+        condition = Junction("AND", (Not(condition), OLD)) if condition.height < MOST_HEIGHT - 1 else Not(condition)
+    while number.height < MOST_HEIGHT:
+        number = Negated(number) if number.height % 2 else Choice((OLD,), (number,))
+    assert condition.columns == (UNIT,) and len(condition.sql) > 1_000
+    assert number.columns == (UNIT, PRICE) and len(Double(number).sql) > 1_000
+    for made in (partial(Not, condition), partial(Junction, "OR", (OLD, condition)), partial(Negated, number)):
+        assert refuses(made)
+    assert refuses(partial(Choice, (condition,), (StoredNumber(PRICE),)))
 
 
 def test_who_evaluates() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpduck
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.contributions import KEY
-from dpduck.kernel.relations import Feature, Operand, Source, Stored, Units
+from dpduck.kernel.relations import Feature, RowValue, Source, Stored, Units
 from dpduck.kernel.rows.features import comparable_sql, feature_sql
 from dpduck.kernel.rows.scan import Scan, scan_of
 from dpduck.kernel.worker.answered import Asking, answered
@@ -213,7 +213,7 @@ def test_sums_do_not_overflow(world: World) -> None:
 
 UNITS = Units(Source(Stored("t", "r0")), Column("r0", "u", "INTEGER"), (), (), "r1")
 KINDS = ("DOUBLE", "DECIMAL(38,2)", "HUGEINT", "INTEGER", "INTERVAL")
-VALUE = {kind: Operand(Column("r0", "x", kind), kind) for kind in KINDS}
+VALUE = {kind: RowValue(Column("r0", "x", kind), kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("windowed", [False, True])
