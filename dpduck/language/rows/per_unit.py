@@ -29,7 +29,7 @@ from dpduck.language.rows.sql import (
     unit_of,
     unit_sql,
 )
-from dpduck.language.rows.tree import RowSource
+from dpduck.language.rows.tree import MOST_NESTED, RowSource
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import InternalError, Refusal
@@ -115,6 +115,9 @@ def _relation(
     names = [fold(output.column.name) for output in outputs]
     if len(set(names)) < len(names) or UNIT_COLUMN in names:
         raise refusal(query, "two columns of a subquery have one name", "a name for each column")
+    if source.nested >= MOST_NESTED:
+        what = f"more than {MOST_NESTED} subqueries by privacy unit inside of each other are refused"
+        raise refusal(query, what, f"at most {MOST_NESTED} levels of GROUP BY or PARTITION BY the privacy unit")
     policy, kind = source.policy, unit_type(unit_of(source))
     most = source.usual_rows if windowed else 1
     clamps = [one.clamp for one in outputs if one.clamp is not None]
