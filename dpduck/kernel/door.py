@@ -303,7 +303,7 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
 def require_periods(scan: Scan, periods: Periods | None) -> None:
     """Refuses to count rows of other periods than those that are charged."""
     job = rows_of(scan.job)
-    if periods != (None if job.periods is None else job.periods.periods):
+    if periods != job.periods:
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
