@@ -17,11 +17,12 @@ from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, Column
 from dpduck.language.rows.features import FeatureReader, Made, is_made
 from dpduck.language.rows.functions import check_row_local
-from dpduck.language.rows.moments import moments_of, names_period
+from dpduck.language.rows.moments import Moment, moments_of, names_period
 from dpduck.language.rows.periods import is_one_period
 from dpduck.language.rows.relation import PrivateRelation, Reading
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.rows.sql import (
+    always_there,
     base,
     carried_unit,
     column_types,
@@ -155,15 +156,20 @@ def _relation(
 def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
     """Returns the period of a row, with the output that says of which one it is, "" for none."""
     own = source.first.policy.unit.period
-    moments = {base(of.alias, of.name) for of in moments_of(source.relations)}
+    moments = {base(of.alias, of.name) for of in _moments(source)}
     shown = (one.column.name for one in outputs if one.begins or (one.made is None and one.sql in moments))
     return None if own is None else replace(own, column=next(shown, ""))
+
+
+def _moments(source: RowSource) -> list[Moment]:
+    """Lists the columns that say of which period each row is, and are never NULL."""
+    return moments_of(always_there(source, len(source.joins)))
 
 
 def _names_period(node: exp.Expr, source: RowSource) -> bool:
     """Tells whether a resolved expression is the period of a row, where units are by periods."""
     period = source.first.policy.unit.period
-    return period is not None and names_period(node, moments_of(source.relations), period.word)
+    return period is not None and names_period(node, _moments(source), period.word)
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:

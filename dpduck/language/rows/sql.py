@@ -189,6 +189,16 @@ def _numbers(source: RowSource, joined: int) -> tuple[Expression, ...]:
     return found
 
 
+def always_there(source: RowSource, joined: int) -> list[PrivateRelation]:
+    """Lists relations that have a row in each row after so many joins: those that no outer join makes NULL."""
+    found = [source.first]
+    for join in source.joins[:joined]:
+        if isinstance(join, PrivateJoin) and join.kind not in ("LEFT JOIN", "SEMI JOIN", "ANTI JOIN"):
+            theirs = always_there(join.source, len(join.source.joins))
+            found = {"JOIN": [*found, *theirs], "RIGHT JOIN": theirs}.get(join.kind, [])
+    return found
+
+
 def _same_period(source: RowSource, number: int) -> list[Expression]:
     """Returns the condition that both rows of a join are of one period, where units are by periods."""
     join = source.joins[number]
@@ -207,9 +217,9 @@ def _says_more(source: RowSource, number: int, condition: exp.Expr) -> bool:
     join, period = source.joins[number], source.first.policy.unit.period
     if period is None or not isinstance(join, PrivateJoin):
         return True
-    before = (one.source.relations for one in source.joins[:number] if isinstance(one, PrivateJoin))
-    ours = moments_of([source.first, *(relation for relations in before for relation in relations)])
-    return not is_exactly(condition, ours, moments_of(join.source.relations), period.word)
+    ours = moments_of(always_there(source, number))
+    theirs = moments_of(always_there(join.source, len(join.source.joins)))
+    return not is_exactly(condition, ours, theirs, period.word)
 
 
 def _numbered(columns: tuple[Column, ...]) -> bool:

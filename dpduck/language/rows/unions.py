@@ -15,6 +15,7 @@ from dpduck.language.rows.moments import moments_of
 from dpduck.language.rows.relation import PrivateRelation, Reading, comparable
 from dpduck.language.rows.scope import Relation, Scope, base_column
 from dpduck.language.rows.sql import (
+    always_there,
     carried_unit,
     column_types,
     from_sql,
@@ -168,7 +169,7 @@ def _period(branches: Sequence[RowSource], columns: Sequence[Column]) -> Period 
     own = branches[0].first.policy.unit.period
     if own is None:
         return None
-    moments = [moments_of(branch.relations) for branch in branches]
+    moments = [moments_of(always_there(branch, len(branch.joins))) for branch in branches]
     for place, column in enumerate(columns):
         shown = [_outputs(branch)[place][1].unnest() for branch in branches]
         if all(any(of.is_column(one) for of in found) for one, found in zip(shown, moments, strict=True)):

@@ -66,6 +66,10 @@ STATEMENTS = {
     "features of a LEFT JOIN": f"(SELECT v.person, max(v.ward) AS ward, count(b.visit) AS k FROM visits AS v LEFT JOIN "
     f"bills AS b ON {KEYED} GROUP BY v.person, {MONTH}) AS g",
     "with wards": f"visits AS v LEFT JOIN bills AS b ON {KEYED} JOIN wards ON v.ward = wards.name",
+    "a table beside one that may be absent": f"visits AS v LEFT JOIN bills AS b ON {KEYED} JOIN calls AS c ON "
+    "c.person = b.person AND date_trunc('month', c.called) = date_trunc('month', b.billed)",
+    "a LEFT JOIN inside of a join": "visits AS v JOIN (SELECT w.person, b.billed FROM visits AS w LEFT JOIN bills AS b "
+    f"ON b.person = w.person AND date_trunc('month', b.billed) = date_trunc('month', w.came)) AS b ON {PERSON}",
     "three tables": f"visits AS v LEFT JOIN bills AS b ON {KEYED} LEFT JOIN calls AS c ON c.person = v.person AND "
     "date_trunc('month', c.called) = date_trunc('month', v.came)",
 }
@@ -77,6 +81,8 @@ REFUSED = {
     "(SELECT max(ward) AS ward FROM visits GROUP BY person, date_trunc('quarter', came)) AS g": "GROUP BY does not say",
     "(SELECT max(ward) AS ward FROM visits GROUP BY person, CAST(came AS DATE)) AS g": "GROUP BY does not say so",
     f"(SELECT max(ward) AS ward FROM visits GROUP BY ward, {MONTH}) AS g": "GROUP BY over private rows",
+    f"(SELECT max(v.ward) AS ward FROM visits AS v LEFT JOIN bills AS b ON {PERSON} GROUP BY v.person, "
+    "date_trunc('month', billed)) AS g": "GROUP BY does not say so",
     "visits AS v LEFT JOIN bills AS b ON b.visit = v.id AND b.person = v.person": "not within one month",
     f"visits AS v LEFT JOIN bills AS b ON b.person = v.person AND ({SAME} OR b.number > 0)": "not within one month",
     "visits AS v SEMI JOIN bills AS b ON b.person = v.person": "not within one month",
@@ -263,6 +269,21 @@ def test_the_statement_is_not_what_keeps_months_apart(clinic: Clinic) -> None:
         source = replace(request.rows.source, joins=(replace(join, on=without),))
         if name.startswith("JOIN"):
             assert clinic.table(replace(request, rows=replace(request.rows, source=source))).tolist() == [2, 0, 0]
+
+
+def test_rows_that_are_units_are_of_charged_months(clinic: Clinic) -> None:
+    """PRIVACY UNIT ROW PER MONTH: rows of other months, and of none, are not read, whatever WHERE says."""
+    clinic.con.execute("CREATE TABLE rides (came DATE, ward VARCHAR)")
+    clinic.con.execute("INSERT INTO rides SELECT CAST(unnest($1) AS DATE), 'a'", [list(MOMENTS)])
+    clinic.con.execute(
+        "FROM dp(?)",
+        ["CREATE PRIVACY POLICY ON rides (PRIVACY UNIT ROW PER MONTH OF came, BUDGET (epsilon = 1) PER MONTH, "
+         "DOMAIN ward IN ('a', 'b') WITH NULL)"],
+    )  # fmt: skip
+    request = clinic.request(f"rides WHERE {FEBRUARY}")
+    for filters in (request.rows.filters, ("TRUE",)):
+        rows = replace(request.rows, filters=filters)
+        assert clinic.table(replace(request, rows=rows)).tolist() == [3, 0, 0]
 
 
 @pytest.mark.parametrize("source", REFUSED)
