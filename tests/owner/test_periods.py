@@ -224,6 +224,13 @@ def test_tables_share_the_budget_of_one_persons_month(clinic: Clinic) -> None:
     refused = "the unit of memory.main.visits is by month: a row would have units of two kinds"
     for per in ("", " PER DAY OF billed"):
         assert refused in clinic.refused(f"{unit}{per} MAX ROWS 2)")
+    clinic.con.execute("ALTER TABLE bills ADD COLUMN visit INTEGER")
+    for per in ("", " PER MONTH OF billed"):  # the row that is referred to may be of another month
+        message = clinic.refused(
+            f"CREATE PRIVACY POLICY ON bills (PRIVACY UNIT visit REFERENCES visits.number{per} MAX ROWS 2)"
+        )
+        assert "would be of two units: of the month of that row, and of a month of its own" in message
+        assert "PRIVACY UNIT person REFERENCES visits.person PER MONTH OF a column" in message
     clinic.con.execute("CREATE TABLE people AS SELECT DISTINCT person FROM visits")
     clinic.dp("CREATE PRIVACY POLICY ON people (PRIVACY UNIT person MAX ROWS 1, BUDGET (epsilon = 1))")
     other = unit.replace("visits.person", "people.person")
