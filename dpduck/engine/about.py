@@ -10,9 +10,8 @@ from sqlglot import exp
 
 from dpduck.engines.tables import EngineTables
 from dpduck.language.rows.facts import Policy
-from dpduck.language.rows.periods import period_column, period_rows
 from dpduck.language.rows.relation import Reading, relation_of
-from dpduck.language.rows.sql import from_sql, row_columns, unit_sql
+from dpduck.language.rows.sql import carried_unit, from_sql, period_number
 from dpduck.language.rows.tree import of_relation
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic
@@ -99,10 +98,10 @@ class AboutTables:
                 return check(check_columns(reads, table, catalog.columns(table)))
             source = of_relation(relation_of(table, policy, Reading(catalog, {})))
             there = self.engines.has(table)
-            rows, unit = (self.engines.prepared if there else self.prepared).rows(table), unit_sql(source)
-            moment = None if policy.unit.period is None else period_column(source, catalog, exp.Null())
-            column = None if moment is None else period_rows(moment, row_columns(source))
-            return check(check_table(reads, policy, from_sql(source), unit, rows, column, averages=not there))
+            rows, unit = (self.engines.prepared if there else self.prepared).rows(table), carried_unit(source)
+            period = period_number(source.first)
+            unit_sql = None if unit is None else unit.sql if period is None else f"({unit.sql})"
+            return check(check_table(reads, policy, from_sql(source), unit_sql, rows, period, averages=not there))
 
     def compare(self, text: str, caller: Caller) -> str:
         """Returns SQL with exact distances of a synthetic table from the data, for its owner's eyes only.

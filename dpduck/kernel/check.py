@@ -5,16 +5,20 @@ disjoint union of parts R_u(D). Each is a function of the rows of u and of publi
 is gone. Proof, by induction over the nodes:
 
 * Stored: the unit of a row is in its own columns, as the policy says. Or its reference finds one row of a parent by a
-  key, and so on to a policy that says columns. `_unit_of` attaches it, by facts. No claim of a statement decides it.
+  key, and so on to a policy that says columns. `_unit_of` attaches it, by facts. No claim of a statement decides it. By
+  periods the unit is a person and a period, and the row has the period of the column that the policy says. Rows of no
+  period that is read are left out there.
 * Conditions, and columns computed of one row: they keep a row, or drop it, by itself.
 * A join with a public table: each of its rows is one row of the other side, or of a unit, with rows that all know.
 * A join of private rows: both are of one unit where ON has an equality of linked columns. The statement must have it:
   none is added here. Columns are linked where equal values of them tell one unit: the unit's own, a reference and the
-  key that it leads to, a key of one table twice. A row that an outer join keeps alone has the unit of its own side.
-* A cut of a joined private table: rows are chosen among those of one key, and that key tells one unit.
+  key that it leads to, a key of one table twice. By periods ON also says that both are of one period. A row that an
+  outer join keeps alone has the unit of its own side.
+* A cut of a joined private table: rows are chosen among those of one key, and that key tells one unit. By periods they
+  are of one period, too (rows/held.cut_sql).
 * UNION ALL: of relations of one kind of unit; each row keeps its own.
 * Units: GROUP BY or PARTITION BY the unit of the rows inside, which is written by the kernel: a row is made of rows of
-  one unit.
+  one unit. By periods it is by the person and the period.
 
 Everything else is refused: rows of SQL, other joins, tables without facts, columns of other types than they are stored
 with. Tables are named as facts name them, and columns and aliases are plain or quoted names. So no other text of a
@@ -43,26 +47,44 @@ from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
     LOOKING,
     MOST_LEVELS,
+    NUMBER_TYPE,
+    PERIOD_COLUMN,
     UNIT_COLUMN,
     Branch,
     Feature,
     First,
     Grouped,
     Join,
-    PeriodRows,
     Source,
     Stored,
     Union,
     Units,
     every_source,
 )
-from dpduck.kernel.units import FirstOf, Referenced, Step, Together, unit_type
+from dpduck.kernel.units import (
+    FirstOf,
+    InPeriod,
+    Numbered,
+    Referenced,
+    SamePeriod,
+    Step,
+    Together,
+    first_of,
+    held_in,
+    period_of,
+    person_of,
+    unit_type,
+)
 from dpduck.values.errors import InternalError
+from dpduck.values.periods import Periods
 from dpduck.values.quoting import fold, quote_identifier, unquoted
 from dpduck.values.sqltypes import decimal_name, sql_type
 
 _PUBLIC = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
 _PRIVATE = (*_PUBLIC, "RIGHT JOIN", "FULL JOIN")
+
+_NO_VALUES = (Coded, Referenced, Together, FirstOf, InPeriod, Numbered, SamePeriod)
+"""Nodes that the kernel alone puts where they belong."""
 
 Named = tuple[str, str]
 """A column of a relation: its alias, and its folded name."""
@@ -86,28 +108,31 @@ class Carried:
     """The privacy unit of the rows of a source. key: its name in the ledger, "" of a source of public rows alone.
 
     choices: each of them is the unit of a row; () where rows are units. links: columns, and names under which
-    equal values tell one unit. types: of all columns. moments: the columns of PER, in the order of the tables.
+    equal values tell one unit. types: of all columns. word: of PER, "" where units are for all time.
     collated: whether a collation compares some text. aliases: of all relations, also of those that are looked at alone.
-    words: of PER.
     """
 
     key: str
     choices: tuple[Choice, ...]
     links: Mapping[Named, str]
     types: Mapping[Named, str]
-    moments: tuple[Column, ...] = ()
+    word: str = ""
     collated: bool = False
     aliases: frozenset[str] = frozenset()
-    words: frozenset[str] = frozenset()
 
     @property
     def units(self) -> tuple[Expression, ...]:
         """Returns the expressions that a job may have for its unit."""
-        return tuple(one[0] if len(one) == 1 else FirstOf(one) for one in self.choices)
+        return tuple(map(first_of, self.choices))
+
+    @property
+    def periods(self) -> tuple[Expression, ...]:
+        """Returns what tells the period of a row: numbers that are equal in each row."""
+        return tuple(number for number in map(period_of, self.units) if number is not None)
 
 
 def require_carried(
-    source: Source, unit: Expression | None, periods: PeriodRows | None, read: Iterable[Expression], facts: Facts
+    source: Source, unit: Expression | None, periods: Periods | None, read: Iterable[Expression], facts: Facts
 ) -> str:
     """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what a job reads."""
     deepest = max(level for _, level in every_source(source))
@@ -117,11 +142,12 @@ def require_carried(
     held = unit is None and not carried.choices
     verified(held or unit in carried.units, "rows of another privacy unit than their policies say")
     _require_columns(read, carried)
-    if isinstance(unit, Referenced):
-        steps = {fold(step.key.relation) for step in unit.steps}
+    person = person_of(unit)
+    if isinstance(person, Referenced):
+        steps = {fold(step.key.relation) for step in person.steps}
         verified(steps.isdisjoint(carried.aliases), "a relation under the name of a reference")
-    moments, words = ((), frozenset()) if periods is None else (periods.columns, {periods.periods.word})
-    verified((moments, words) == (carried.moments, carried.words), "periods of other columns than their policies say")
+    word = "" if periods is None else periods.word
+    verified(word == carried.word, "periods of another word than their policies say")
     return carried.key
 
 
@@ -151,21 +177,28 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
         raise NotVerified("a table without facts; nothing was charged")
     names = stored.selected or tuple((name, name) for name in known.types)
     types = {(stored.alias, fold(shown)): known.types.get(fold(own), "") for shown, own in names}
-    if known.unit is None:
+    unit = known.unit
+    moment = None if unit is None or unit.period is None else _column(stored.alias, unit.period[1], known)
+    verified(stored.moment == moment, "periods of another column than their policies say")
+    if unit is None:
         return Carried("", (), {}, types, collated=known.collated, aliases=_alias(stored.alias))
     verified(not (stored.selected or stored.distinct), "a selection of private columns")
-    unit = known.unit
     links = {(stored.alias, key): f"{stored.table}.{key}" for key in known.keys}
     if unit.reference is not None:
         own, parent, key = unit.reference
         links[stored.alias, fold(own)] = f"{parent}.{fold(key)}"
     elif len(unit.columns) == 1:
         links[stored.alias, fold(unit.columns[0])] = unit.key
-    moments = () if unit.period is None else (_column(stored.alias, unit.period[1], known),)
-    words = frozenset(() if unit.period is None else (unit.period[0],))
     held = _unit_of(stored.alias, unit, known, facts)
+    word = "" if unit.period is None else unit.period[0]
+    if moment is not None:
+        verified(sql_type(moment.type_name).is_moment, "periods of a column that is no moment")
+        verified(unit.reference is None, "periods of rows that refer to those of another period")
+    if held is not None and moment is not None:
+        verified(sql_type(unit_type(held)).is_unit_part, "a unit that pairs do not tell apart")
+        held = InPeriod(held, Numbered(moment, word))
     choices = () if held is None else ((held,),)
-    return Carried(unit.key, choices, links, types, moments, known.collated, _alias(stored.alias), words)
+    return Carried(unit.key, choices, links, types, word, known.collated, _alias(stored.alias))
 
 
 def _alias(alias: str) -> frozenset[str]:
@@ -193,6 +226,7 @@ def _unit_of(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Ex
         verified(parent in facts, "a reference to a table without facts")
         own, child, known = f"{alias}_{len(steps) + 1}", known, facts[parent]
         verified(known.unit is not None and known.unit.key == key, "a reference to rows of another unit")
+        verified(known.unit is None or known.unit.period is None, "a reference to rows by periods")
         verified(fold(parent_key) in known.keys, "a reference that leads to no key")
         verified(not (child.collated or known.collated), "a reference that a collation compares")
         steps.append(Step(parent, _column(own, parent_key, known)))
@@ -225,9 +259,12 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
         return replace(both, types=left.types) if join.kind in LOOKING else both
     verified(join.kind in _PRIVATE and left.key == right.key, "a join of two kinds of units")
     verified(bool(left.choices and right.choices) and not collated, "a join of rows that are units, or of collations")
-    links, words = {**left.links, **right.links}, left.words | right.words
-    both = replace(both, choices=(), links=links, moments=(*left.moments, *right.moments), words=words)
-    _require_conditions(join.on, both)
+    verified(left.word == right.word, "a join of rows by periods and of others")
+    both = replace(both, choices=(), links={**left.links, **right.links})
+    same = [one for one in join.on if isinstance(one, SamePeriod)]
+    verified(all(_of_both(one, left, right) for one in same), "an equality of other periods than those of the rows")
+    verified(bool(same) or not left.word, "rows of two periods")
+    _require_conditions([one for one in join.on if not isinstance(one, SamePeriod)], both)
     linked = any(_is_link(one, left, right) for one in join.on) or _are_linked(join, left, right)
     verified(linked, "rows of two units")
     _require_cut(join, *((left, first) if join.first else (right, join.right.first)))
@@ -241,9 +278,7 @@ def _require_cut(join: Join, side: Carried, first: First) -> None:
         all(fold(one.relation) == alias for one in (*join.keys, *join.content)), "a cut by another table's columns"
     )
     own = any(named(one) in side.links for one in join.keys) or any(
-        {named(part) for part in unit.parts} <= {named(one) for one in join.keys}
-        for (unit, *_) in side.choices
-        if isinstance(unit, Together)
+        {named(part) for part in unit.parts} <= {named(one) for one in join.keys} for unit in _held_together(side)
     )
     verified(own or not join.content, "a table that is cut by columns of several units")
 
@@ -257,11 +292,16 @@ def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
     if kind != "FULL JOIN":
         return replace(both, choices=right.choices if kind == "RIGHT JOIN" else left.choices)
     pairs = [one + other for one in left.choices for other in right.choices]
-    direct = [one for one in pairs if not any(isinstance(unit, Referenced) for unit in one)]
+    direct = [one for one in pairs if not any(isinstance(person_of(unit), Referenced) for unit in one)]
     types = [{sql_type(unit_type(unit)) for unit in one} for one in direct]
     alike = [one for one, own in zip(direct, types, strict=True) if len(own) == 1 or all(t.is_integer for t in own)]
     verified(bool(alike), "a FULL JOIN of units that cannot be compared")
     return replace(both, choices=tuple(alike))
+
+
+def _of_both(same: SamePeriod, left: Carried, right: Carried) -> bool:
+    """Tells whether an equality of periods is of those of both sides."""
+    return same.ours in left.periods and same.theirs in right.periods
 
 
 def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
@@ -284,14 +324,19 @@ def _are_keys(one: Column, other: Column) -> bool:
 def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
     """Tells whether ON has equalities of all columns that hold a unit together on both sides."""
     said = {frozenset(one.columns) for one in join.on if isinstance(one, Comparison) and one.sign == "="}
-    sides = ([unit for (unit, *_) in side.choices if isinstance(unit, Together)] for side in (left, right))
-    ours, theirs = sides
+    ours, theirs = map(_held_together, (left, right))
     return any(
         [column.name for column in one.parts] == [column.name for column in other.parts]
         and all(frozenset(pair) in said and _are_keys(*pair) for pair in zip(one.parts, other.parts, strict=True))
         for one in ours
         for other in theirs
     )
+
+
+def _held_together(side: Carried) -> list[Together]:
+    """Lists the units of a side that several columns hold together."""
+    found = (person_of(unit) for (unit, *_) in side.choices)
+    return [unit for unit in found if isinstance(unit, Together)]
 
 
 def _united(union: Union, facts: Facts) -> Carried:
@@ -301,7 +346,7 @@ def _united(union: Union, facts: Facts) -> Carried:
     verified(len(kinds) == 1 or all(sql_type(one).is_integer for one in kinds), "a UNION ALL of units of two types")
     verified(len({_together(branch.unit) for branch in union.branches}) == 1, "a UNION ALL of units of other columns")
     verified(len({len(branch.outputs) for branch in union.branches}) == 1, "a UNION ALL of columns that differ")
-    _require_names([name for _, name in union.branches[0].outputs])
+    _require_names([name for _, name in union.branches[0].outputs], found[0].word)
     types, links = dict[Named, str](), dict[Named, str]()
     for place, (_, name) in enumerate(union.branches[0].outputs):
         outputs = [branch.outputs[place] for branch in union.branches]
@@ -319,15 +364,20 @@ def _united(union: Union, facts: Facts) -> Carried:
     unit = Column(union.alias, UNIT_COLUMN, unit_type(union.branches[0].unit))
     if len(kinds) == 1:  # DuckDB has the wider of two types, of which no expression is made
         types[named(unit)] = unit.type_name
-    verified(not any(one.moments for one in found), "a UNION ALL of units by period")
+    verified(len({one.word for one in found}) == 1, "a UNION ALL of rows by periods and of others")
     collated = any(one.collated for one in found)
-    every = {**links, named(unit): found[0].key}
-    return Carried(keys.pop(), ((unit,),), every, types, (), collated, _alias(union.alias))
+    every, word = {**links, named(unit): found[0].key}, found[0].word
+    return Carried(keys.pop(), ((_of_relation(unit, word),),), every, types, word, collated, _alias(union.alias))
+
+
+def _of_relation(unit: Column, word: str) -> Expression:
+    """Returns the unit of a relation's rows, which stands beside them: by periods with the number of the period."""
+    return InPeriod(unit, Column(unit.relation, PERIOD_COLUMN, NUMBER_TYPE)) if word else unit
 
 
 def _together(unit: Expression) -> tuple[str, ...]:
     """Returns the names of the columns that hold a unit together, () of other units."""
-    held = unit.unit if isinstance(unit, Referenced) else unit
+    held = held_in(unit)
     return tuple(fold(one.name) for one in held.parts) if isinstance(held, Together) else ()
 
 
@@ -339,9 +389,9 @@ def _shown_type(output: Expression) -> str:
     return "VARCHAR"
 
 
-def _require_names(names: Iterable[str]) -> None:
-    """Refuses names that are more than names, that are there twice, or that are the unit's."""
-    folded = [fold(UNIT_COLUMN)]
+def _require_names(names: Iterable[str], word: str) -> None:
+    """Refuses names that are more than names, that are there twice, or that are the unit's. word: of its period."""
+    folded = [fold(UNIT_COLUMN), *([fold(PERIOD_COLUMN)] if word else [])]
     for name in names:
         bare = unquoted(name)
         plain = name == bare and bare.isascii() and bare.isidentifier()
@@ -362,27 +412,30 @@ def _of_units(units: Units, facts: Facts) -> Carried:
     verified(units.unit in found.units, "rows grouped by something else than their unit")
     _require_conditions(units.conditions, found)
     _require_columns([*(one for one, _ in units.outputs), *(one.value for one in units.operands)], found)
-    _require_names([name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features])
+    names = [name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features]
+    _require_names(names, found.word)
     unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
     made = {Column(units.alias, unquoted(name), "BIGINT") for _, name in units.counts}
     made |= {Column(units.alias, unquoted(one.name), _made_type(one)) for one in units.features}
     links = {named(unit): found.key}
-    verified(not found.moments, "features of units by period")
+    persons = list(map(person_of, found.units))
     for output, name in units.outputs:
         verified(isinstance(output, Column), "an output that nobody stored")
         if isinstance(output, Column):
             column = Column(units.alias, unquoted(name), output.type_name)
             made.add(column)
             link = found.links.get(named(output)) if units.windowed else None
-            link = found.key if output in found.units else link
+            link = found.key if output in persons else link
             verified(units.windowed or link is not None, "a column of single rows beside a unit")
             links |= {named(column): link} if link is not None else {}
     types = {named(column): column.type_name for column in (*made, *(() if _is_mixed(units.unit) else (unit,)))}
-    return Carried(found.key, ((unit,),), links, types, (), found.collated, _alias(units.alias))
+    own = _of_relation(unit, found.word)
+    return Carried(found.key, ((own,),), links, types, found.word, found.collated, _alias(units.alias))
 
 
 def _is_mixed(unit: Expression) -> bool:
     """Tells whether a unit is the first of several of two types. DuckDB has the wider, which no expression reads."""
+    unit = person_of(unit) or unit
     return isinstance(unit, FirstOf) and len({unit_type(one) for one in unit.choices}) > 1
 
 
@@ -413,7 +466,7 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
         verified(height <= MOST_HEIGHT + 1, f"more than {MOST_HEIGHT} nodes of an expression inside of each other")
         for part, _ in nodes:
             verified(isinstance(part, Program) or not isinstance(part, Own), "SQL that nobody checked")
-            verified(not isinstance(part, Coded | Referenced | Together | FirstOf), "a node that is no expression here")
+            verified(not isinstance(part, _NO_VALUES), "a node that is no expression here")
             for column in part.columns:
                 verified(
                     carried.types.get(named(column)) == column.type_name,

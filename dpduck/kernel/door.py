@@ -295,8 +295,7 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
 
 def require_periods(scan: Scan, periods: Periods | None) -> None:
     """Refuses to count rows of other periods than those that are charged."""
-    job = job_of(scan.job)
-    if periods != (None if job.periods is None else job.periods.periods):
+    if periods != job_of(scan.job).periods:
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 

@@ -8,8 +8,7 @@ from math import prod
 
 from dpduck.kernel.columns.arithmetic import Cut
 from dpduck.kernel.columns.expressions import Column, Comparison, Expression
-from dpduck.kernel.units import Referenced
-from dpduck.values.periods import Periods
+from dpduck.kernel.units import Referenced, person_of
 from dpduck.values.quoting import quote_identifier
 
 LOOKING = ("SEMI JOIN", "ANTI JOIN")
@@ -25,12 +24,16 @@ MOST_LEVELS = 128
 UNIT_COLUMN = "dpduck_unit"
 """The column that holds the privacy unit of each row of a UNION ALL, and of features of units."""
 
+PERIOD_COLUMN, NUMBER_TYPE = "dpduck_period", "BIGINT"
+"""The column beside it, and its type: by periods it holds the number of the row's period."""
+
 
 @dataclass(frozen=True)
 class Stored:
     """A table under an alias. table: its name in SQL. numbered: whether rowid tells rows apart.
 
     selected: names that are shown, and its own columns; () for all as they are. distinct: whether equal rows are one.
+    moment: where units are by periods, the column that says of which period a row is.
     """
 
     table: str
@@ -38,6 +41,7 @@ class Stored:
     numbered: bool = True
     selected: tuple[tuple[str, str], ...] = ()
     distinct: bool = False
+    moment: Column | None = None
 
     @property
     def sql(self) -> str:
@@ -89,7 +93,8 @@ class Source:
 class Branch:
     """One SELECT of a UNION ALL. outputs: stored columns or constants, with the names of the relation's columns.
 
-    unit: the privacy unit of its rows, which stands beside them under the name UNIT_COLUMN.
+    unit: the privacy unit of its rows, which stands beside them under the name UNIT_COLUMN, its period under
+    PERIOD_COLUMN.
     """
 
     source: Source
@@ -195,6 +200,7 @@ def _rows_inside(first: First) -> list[Source]:
 
 def with_unit(source: Source, unit: Expression | None) -> Source:
     """Returns rows with the joins that find their unit: along its references, where it is found by these."""
+    unit = person_of(unit)
     if not isinstance(unit, Referenced):
         return source
     joins, reference = list[Join](), unit.reference
@@ -256,11 +262,3 @@ def conditions_of(source: Source) -> list[Expression]:
 def adds_nulls(source: Source) -> bool:
     """Tells whether some join adds rows of NULLs."""
     return any(join.kind in ("LEFT JOIN", *EXTENDING) for join in source.joins)
-
-
-@dataclass(frozen=True)
-class PeriodRows:
-    """The periods of which rows are read, and the column of each private table that says of which period a row is."""
-
-    columns: tuple[Column, ...]
-    periods: Periods

@@ -1,11 +1,16 @@
-"""The privacy unit of a row: a column, several columns together, the first of several, or one found by references."""
+"""The privacy unit of a row: a column, several columns together, the first of several, or one found by references.
+
+By periods it is such a unit with the number of the row's period (rows/periods.py).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Column, Expression, Names, Own, columns_of, require
+from dpduck.kernel.columns.expressions import Column, Condition, Expression, Names, Own, columns_of, require
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
+from dpduck.kernel.rows.periods import numbered_sql, paired_sql
+from dpduck.values.periods import WORDS
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
@@ -87,8 +92,100 @@ class Referenced(Expression):
         return self.unit.write(names)
 
 
+# By periods.
+
+
+@dataclass(frozen=True)
+class Numbered(Expression):
+    """The number of the period in which a stored moment lies, NULL where it lies in none."""
+
+    column: Column
+    word: str
+
+    def __post_init__(self) -> None:
+        require(sql_type(self.column.type_name).is_moment and self.word in WORDS)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    def write(self, names: Names) -> str:
+        return numbered_sql(names(self.column), self.column.type_name, self.word)
+
+
+@dataclass(frozen=True)
+class InPeriod(Expression):
+    """A privacy unit by periods. unit: of all periods together. number: of the row's period.
+
+    It is one value for both. It is NULL for a row of no period, and for a row of nobody.
+    """
+
+    unit: Expression
+    number: Expression
+
+    def __post_init__(self) -> None:
+        require(not isinstance(self.unit, InPeriod))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.unit, self.number))
+
+    def write(self, names: Names) -> str:
+        return paired_sql(self.unit.write(names), self.number.write(names))
+
+
+@dataclass(frozen=True)
+class SamePeriod(Condition):
+    """An equality of the numbers of two rows' periods: what a join of private rows by periods has in its ON."""
+
+    ours: Expression
+    theirs: Expression
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of((self.ours, self.theirs))
+
+    def write(self, names: Names) -> str:
+        return f"{self.ours.write(names)} = {self.theirs.write(names)}"
+
+
+def person_of(unit: Expression | None) -> Expression | None:
+    """Returns a unit without its period."""
+    return unit.unit if isinstance(unit, InPeriod) else unit
+
+
+def period_of(unit: Expression | None) -> Expression | None:
+    """Returns the number of a unit's period, None of other units."""
+    return unit.number if isinstance(unit, InPeriod) else None
+
+
+def first_of(units: tuple[Expression, ...]) -> Expression:
+    """Returns the first of several units that is not NULL. By periods it is of the first row's person and period."""
+    if len(units) == 1:
+        return units[0]
+    if all(isinstance(one, InPeriod) for one in units):
+        pairs = [(one.unit, one.number) for one in units if isinstance(one, InPeriod)]
+        persons, numbers = zip(*pairs, strict=True)
+        return InPeriod(FirstOf(persons), FirstOf(numbers))
+    return FirstOf(units)
+
+
+def held_in(unit: Expression) -> Expression:
+    """Returns a unit without its period, as a table of its level holds it once references are joined."""
+    person = person_of(unit) or unit
+    return person.unit if isinstance(person, Referenced) else person
+
+
+def parts_of(unit: Expression) -> list[Expression]:
+    """Lists what rows of one unit have in common: what tells the person, and by periods the number of the period."""
+    number = period_of(unit)
+    return [held_in(unit), *([] if number is None else [number])]
+
+
 def unit_type(unit: Expression | None) -> str:
-    """Returns DuckDB's type of a unit, "" for rows that are units."""
+    """Returns DuckDB's type of a unit without its period, "" for rows that are units."""
+    if isinstance(unit, InPeriod):
+        return unit_type(unit.unit)
     if isinstance(unit, Referenced):
         return unit_type(unit.unit)
     if isinstance(unit, FirstOf):

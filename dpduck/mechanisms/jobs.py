@@ -13,7 +13,6 @@ from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.language.rows.compiled import condition_of, number_of, value_of
 from dpduck.language.rows.facts import Rows, SourceColumn
-from dpduck.language.rows.periods import period_rows
 from dpduck.language.select.request import Request
 from dpduck.values.errors import InternalError
 
@@ -46,7 +45,7 @@ def counting_job(request: Request, contributions: Sequence[Contribution]) -> Cou
         keys=tuple(key_column(source, rows) for source in request.question.sources),
         attributes=attributes,
         aggregates=resolved(contributions, rows),
-        periods=None if rows.periods is None else period_rows(rows.periods, rows.columns),
+        periods=None if rows.periods is None else rows.periods.periods,
         copies=rows.unit_bound if rows.unit is None else 1,
         groups=groups if groups < prod(sizes) else 0,  # no unit is in more groups than there are
         cell_key=rows.cell_key,

@@ -98,6 +98,14 @@ def unit_by_periods(
     other = parent.unit.period
     words = [None if one is None else one.word for one in (period, other)]
     direct = parent.unit.column is not None and fold(parent.unit.column) == fold(key_column.name)
+    if other is not None and not direct and words[0] in (None, words[1]):
+        word = other.word.lower()
+        raise Refusal(
+            f"a row that refers to {parent.table}.{key_column.name} would be of two units: of the {word} of that row, "
+            f"and of a {word} of its own",
+            accepted=f"PRIVACY UNIT {parent.unit.column or 'column'} REFERENCES {parent.table.table}."
+            f"{parent.unit.column or 'column'} PER {other.word} OF a column, with the unit's own column in the table",
+        )
     if words[0] != words[1] or not direct:
         per = "" if other is None else f" PER {other.word} OF a column"
         raise Refusal(

@@ -17,17 +17,15 @@ import duckdb
 import numpy as np
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.columns.expressions import Own
+from dpduck.kernel.columns.expressions import Expression, Own
 from dpduck.kernel.counting.jobs import KeyColumn
-from dpduck.kernel.relations import PeriodRows
 from dpduck.kernel.rows.binning import code_expression
-from dpduck.kernel.rows.periods import inside_sql
-from dpduck.kernel.rows.periods import unit_sql as unit_of_period_sql
 from dpduck.language.rows.facts import Clamp, Column, Policy
 from dpduck.language.select.request import Question
 from dpduck.language.text.names import TableName
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.domain import RangeDomain
+from dpduck.values.periods import word_of
 from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
@@ -143,7 +141,7 @@ def check_table(
     from_sql: str,
     unit_sql: str | None,
     prepared: float | None = None,
-    periods: PeriodRows | None = None,
+    period: Expression | None = None,
     *,
     averages: bool = True,
 ) -> list[Finding]:
@@ -152,17 +150,15 @@ def check_table(
 
     columns: what reads the rows. from_sql, unit_sql: the table with what finds the unit of its rows, and that unit;
         None for PRIVACY UNIT ROW.
-    prepared: how many rows were prepared. periods: of a unit by periods, the column that says of which one a row is.
+    prepared: how many rows were prepared. period: of a unit by periods, the number of a row's one, NULL for none.
     averages: whether averages of clamped columns are shown. An engine adds up whole numbers alone.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
-    if periods is not None and unit_sql is not None:
-        unit_sql = f"({unit_of_period_sql(unit_sql, periods)})"
     return [
         Finding("rows", total, "EXPECT ROWS is a public guess: round it, or leave it out"),
         *([] if prepared is None else [_rows("rows that were prepared", prepared, total, MOVED_ON)]),
         *(_unit_findings(columns, policy, from_sql, unit_sql, total) if unit_sql is not None else []),
-        *([] if periods is None else [_period_finding(columns, policy, from_sql, periods, total)]),
+        *([] if period is None else [_period_finding(columns, policy, from_sql, period, total)]),
         *_domain_findings(columns, policy, total),
         *_clamp_findings(columns, policy, total, averages),
     ]
@@ -228,11 +224,10 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
     ]
 
 
-def _period_finding(columns: Columns, policy: Policy, from_sql: str, periods: PeriodRows, total: float) -> Finding:
+def _period_finding(columns: Columns, policy: Policy, from_sql: str, period: Expression, total: float) -> Finding:
     """Counts the rows that are in no period, which no answer has."""
-    inside = " AND ".join(inside_sql(periods))
-    (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({inside}) IS NOT TRUE)"], from_sql)
-    word = periods.periods.word.lower()
+    (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({period.sql}) IS NULL)"], from_sql)
+    word = str(word_of(policy.unit.key)).lower()
     return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
 
 

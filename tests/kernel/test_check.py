@@ -33,7 +33,6 @@ from dpduck.kernel.relations import (
     Feature,
     Grouped,
     Join,
-    PeriodRows,
     RowValue,
     Source,
     Stored,
@@ -404,20 +403,6 @@ def test_columns_that_are_read_are_those_of_the_rows() -> None:
     for read in (column("stay", "ward"), Column("visit", "ward", "BLOB"), Own(("ward",))):
         with pytest.raises(NotVerified):
             require_carried(VISITS, PATIENT, None, [read], FACTS)
-
-
-def test_periods_are_those_of_the_policies() -> None:
-    """A policy with PER has its own column for periods, and a policy without has none."""
-    of_day, of_none = PeriodRows((column("visit", "day"),), PERIODS), None
-    assert require_carried(VISITS, PATIENT, of_day, (), MONTHLY) == PERSON
-    of_ward, by_day = PeriodRows((column("visit", "ward"),), PERIODS), PeriodRows(of_day.columns, Periods("DAY", 0, 1))
-    refused = ((of_none, MONTHLY), (of_ward, MONTHLY), (by_day, MONTHLY), (of_day, FACTS))
-    for periods, facts in refused:
-        with pytest.raises(NotVerified, match="periods of other columns"):
-            require_carried(VISITS, PATIENT, periods, (), facts)
-    for source, unit in ((united((VISITS, PATIENT), (STAYS, STAYED)), UNITED), (of_units(PATIENT), GROUPED)):
-        with pytest.raises(NotVerified, match="by period"):
-            require_carried(source, unit, of_none, (), MONTHLY)
 
 
 def joined_around(inside: Source, unit: Expression, number: int) -> tuple[Source, Expression]:

@@ -124,12 +124,59 @@ FEATURES = (
 
 
 @pytest.mark.parametrize("inner", FEATURES)
-def test_features_of_units_by_periods_are_refused(visits: duckdb.DuckDBPyConnection, inner: str) -> None:
+def test_features_of_several_months_are_refused(visits: duckdb.DuckDBPyConnection, inner: str) -> None:
     """A person's rows are of many units there: what is made of all of them is no unit's own."""
     clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
-    with pytest.raises(Refusal, match=r"units of one month are not followed through features of each") as refused:
+    with pytest.raises(Refusal, match=r"are made of its rows of one month, and \w+ BY does not say so") as refused:
         request_of(visits, f"SELECT {clause} count(*) FROM ({inner}) WHERE m IS NULL")
-    assert "FROM visits as it is, or joined with public tables" in str(refused.value.accepted)
+    assert "BY the privacy unit's column, date_trunc('month', came); or one month in WHERE" in refused.value.accepted
+
+
+@pytest.mark.parametrize("inner", FEATURES)
+def test_features_of_one_month_are_charged_to_it(visits: duckdb.DuckDBPyConnection, inner: str) -> None:
+    """Where the subquery reads one month, or says the month, features are those of plain SQL."""
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1)"
+    for word, where, by in (
+        ("one", "WHERE came >= '2024-01-05' AND came < '2024-02-01'", ""),
+        ("every", "", ", date_trunc('month', came)"),
+    ):
+        text = inner.replace("FROM visits", f"FROM visits {where}").replace("BY person", f"BY person{by}")
+        column = request_of(visits, f"SELECT {clause} count(*) FROM ({text}) WHERE m IS NULL").rows.periods
+        assert column is not None and str(column.periods) == (JANUARY if word == "one" else "EVERY")
+
+
+def test_the_run_of_a_union_covers_its_tables(visits: duckdb.DuckDBPyConnection) -> None:
+    """It is the smallest that has the periods of every SELECT, less what conditions around them leave out."""
+    january, march = (f"came >= '2024-0{month}-05' AND came < '2024-0{month}-09'" for month in (1, 3))
+    both = f"(SELECT came, ward FROM visits WHERE {january} UNION ALL SELECT came, ward FROM visits WHERE {march})"
+    for rest, expected in (
+        (f"{both} AS u", QUARTER),
+        (f"{both} AS u WHERE came < '2024-02-01'", JANUARY),
+        (both.replace("came, ", "") + " AS u", QUARTER),
+        (both.replace(f" WHERE {march}", "") + " AS u", "EVERY"),
+        (f"(SELECT * FROM {both} WHERE came >= '2024-02-09') AS u", "FROM 2024-02-01 TO 2024-04-01"),
+    ):
+        column = request_of(
+            visits, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) ward, count(*) FROM {rest} GROUP BY ward"
+        ).rows.periods
+        assert column is not None and (rest, str(column.periods)) == (rest, expected)
+
+
+def test_the_run_of_a_join_is_that_of_the_rows_that_are_kept(visits: duckdb.DuckDBPyConnection) -> None:
+    """A condition on one table's date is one on the other's month; a side that is kept alone has its own months."""
+    within = "ON v.person = w.person AND date_trunc('month', v.came) = date_trunc('month', w.came)"
+    inside = f"(SELECT * FROM visits WHERE came >= '2024-01-05' AND came < '2024-01-09') AS w {within}"
+    for rest, expected in (
+        (f"LEFT JOIN visits AS w {within} WHERE v.came = '2024-01-05'", JANUARY),
+        (f"RIGHT JOIN visits AS w {within} WHERE w.came = '2024-01-05'", JANUARY),
+        (f"JOIN visits AS w {within} WHERE w.came = '2024-01-05' AND v.came = '2024-01-25'", JANUARY),
+        (f"SEMI JOIN {inside}", "EVERY"),
+        (f"LEFT JOIN {inside}", "EVERY"),
+    ):
+        column = request_of(
+            visits, f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits AS v {rest}"
+        ).rows.periods
+        assert column is not None and (rest, str(column.periods)) == (rest, expected)
 
 
 LITERALS = st.sampled_from(DAYS).map(lambda day: f"DATE '{day.isoformat()}'")

@@ -13,10 +13,11 @@ from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.places.rows import LIVE, LiveRows
 from dpduck.kernel.queries.operators import Norms
-from dpduck.kernel.relations import LOOKING, Grouped, Join, PeriodRows, Source, Stored
-from dpduck.kernel.units import Referenced, unit_type
+from dpduck.kernel.relations import LOOKING, Grouped, Join, Source, Stored
+from dpduck.kernel.units import InPeriod, person_of, unit_type
 from dpduck.values.domain import Domain, tells_values_apart
 from dpduck.values.errors import InternalError
+from dpduck.values.periods import Periods
 from dpduck.values.sqltypes import sql_type
 
 
@@ -53,7 +54,7 @@ class CountingJob:
     aggregates: what every kept row adds to each table of integers.
     copies: without a unit, the most rows that the joins with public tables make of one.
     place: of the rows. Joins repeat those of prepared tables no more than once.
-    periods: where units are by period, which rows are read; a unit is then one person's rows of one of them.
+    periods: where units are by period, those of which rows are read. A unit is one person's rows of one of them.
     levels: where it is above 0, units are counted in place of rows, each at one level. The level is the number of
         powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
     spread: with levels, the most that a unit counts for. It counts as often as its L2 norm fits into its L1 norm, and
@@ -81,7 +82,7 @@ class CountingJob:
     aggregates: tuple[Contribution, ...]
     copies: int = 1
     place: LiveRows = field(default=LIVE, repr=False)
-    periods: PeriodRows | None = None
+    periods: Periods | None = None
     levels: int = 0
     spread: int = 1
     groups: int = 0
@@ -103,8 +104,10 @@ class CountingJob:
             raise InternalError("levels of no units, or of several aggregates")
         if self.spread < 1 or (self.spread > 1 and not self.levels):
             raise InternalError("units that count for no number of times")
-        if self.periods is not None and (isinstance(self.unit, Referenced) or self.place != LIVE):
+        if self.periods is not None and self.place != LIVE:
             raise InternalError("periods of rows that are not read as they are stored")
+        if self.periods is None and isinstance(self.unit, InPeriod):
+            raise InternalError("units by periods of which none is read")
         if self.unit is None and row_copies(self.source) > self.copies:
             raise InternalError("joins repeat a row more often than its price says")
         if self.unit is None and any(aggregate.norm for aggregate in self.aggregates):
@@ -157,7 +160,8 @@ class CountingJob:
         source = self.source
         if self.place != LIVE or source.joins or not isinstance(source.first, Stored):
             return False
-        alias, values = source.first.alias, (self.unit, *(key.value for key in self.keys))
+        unit = person_of(self.unit)
+        alias, values = source.first.alias, (unit, *(key.value for key in self.keys))
         stored = {one.name: one for one in values if isinstance(one, Column) and one.relation == alias}
         columns = {stored.get(name) for name in self.cell_key}
         told = {
@@ -166,7 +170,7 @@ class CountingJob:
             if isinstance(key.value, Column) and tells_values_apart(key.domain, key.value.type_name)
         }
         exact = all(column is not None and sql_type(column.type_name).has_one_form for column in columns)
-        return self.unit in columns and exact and {self.unit, *told} >= columns
+        return unit in columns and exact and {unit, *told} >= columns
 
     @property
     def cell_rows(self) -> int:

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.columns.stored import shortened_sql, without_sign
 from dpduck.kernel.relations import Feature, OrderItem, RowValue, Source, Union, Units
+from dpduck.kernel.units import parts_of, person_of
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
@@ -115,7 +116,7 @@ def _of_windows(relation: Units) -> int:
 
 def stored_operands(relation: Units) -> list[RowValue]:
     """Lists the stored columns among the outputs of windows, without the unit."""
-    outputs = (one for one, _ in relation.outputs if isinstance(one, Column) and one != relation.unit)
+    outputs = (one for one, _ in relation.outputs if isinstance(one, Column) and one != person_of(relation.unit))
     return [RowValue(one, one.type_name) for one in outputs]
 
 
@@ -131,7 +132,8 @@ def feature_sql(
     tied: SQL that orders tied rows: a keyed hash first, then all that is read of them.
     """
     if relation.windowed:
-        return _windowed(feature, values, condition, relation.unit.sql, tied)
+        by = ", ".join(one.sql for one in parts_of(relation.unit))
+        return _windowed(feature, values, condition, by, tied)
     operand = feature.operand
     if feature.form == "first" and operand is not None:
         value = values[operand]

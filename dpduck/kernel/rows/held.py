@@ -128,13 +128,14 @@ def apart_sql(value: str, type_name: str) -> str:
     return shortened_sql(value, type_name) if kind.is_short or kind.is_shortened else f"{value} IS NULL"
 
 
-def cut_sql(join: Join) -> tuple[list[str], str]:
+def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], str]:
     """Keeps at most so many rows of a table for each value of the columns that rows are joined by: columns to add to
     the table first, and QUALIFY over them. A window holds all columns that its order is by, so these are short.
 
     Of a private table, whose rows of one key are of one unit, the first in keyed order of their own content, so that
     no other unit, nor chance, has a say in which: rows that are tied are the same, bit by bit, in all that may be read
-    of them. Of a public one it does not matter which.
+    of them. Of a public one it does not matter which. number: of the period of a private row, where units are by
+    periods: rows are chosen among those of one period.
     """
     keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
     apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]
@@ -143,4 +144,5 @@ def cut_sql(join: Join) -> tuple[list[str], str]:
     names = [f"dpduck_cut_{number}" for number in range(len(order))]
     added = [f"{sql} AS {name}" for sql, name in zip(order, names, strict=True)]
     nobody = "".join(f" OR {key} IS NULL" for key in keys) if content else ""
-    return added, f"QUALIFY {rank_sql(keys, names)} <= {int(join.copies)}{nobody}"
+    by = keys if number is None else [*keys, number.write(lambda column: column.of("dpduck_t"))]
+    return added, f"QUALIFY {rank_sql(by, names)} <= {int(join.copies)}{nobody}"

@@ -18,6 +18,8 @@ from dpduck.kernel.columns.expressions import Coded, Column, Comparison, Express
 from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.relations import (
     EXTENDING,
+    NUMBER_TYPE,
+    PERIOD_COLUMN,
     UNIT_COLUMN,
     Branch,
     First,
@@ -35,9 +37,11 @@ from dpduck.kernel.relations import (
 )
 from dpduck.kernel.rows.features import comparable_sql, feature_sql, stored_operands, texts_held, without_signs
 from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
-from dpduck.kernel.units import Referenced
+from dpduck.kernel.rows.periods import inside_sql
+from dpduck.kernel.units import Numbered, SamePeriod, held_in, parts_of, period_of
 from dpduck.kernel.worker.answered import ROW
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.periods import Periods
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
@@ -86,16 +90,17 @@ def placed(
     joined: bool = False,
     read: Sequence[Expression] = (),
     content: Sequence[Expression] = (),
+    periods: Periods | None = None,
 ) -> Placed:
     """Returns SQL of a source, with further conditions of WHERE.
 
     copied: whether public tables are cut to so many rows for one key as the price says: where rows are the privacy
     units, what one of them becomes through joins is then bounded by the SQL itself. joined: whether rows are joined
     with anything later. read: what else is read of rows. content: what their order is by, which is hashed where rows
-    are joined.
+    are joined. periods: of which rows are read, of each table that says of which period a row is.
     """
     bounds, made = (most_copies(source), repeats(source)), texts_held(source)
-    scope = _Scope([], copied, bounds=bounds, made=made)
+    scope = _Scope([], copied, bounds=bounds, made=made, periods=periods)
     if joined or source.joins:
         scope.held = held_by([*conditions_of(source), *filters, *read], content, bounds)
     parts = _parts(source, scope, True)
@@ -122,7 +127,7 @@ class _Asked:
 class _Scope:
     """One level of a statement: what is asked of its tables, and stages of the levels inside it.
 
-    made: texts that features of all levels hold of a row.
+    made: texts that features of all levels hold of a row. periods: of which rows are read.
     """
 
     stages: list[Stage]
@@ -136,10 +141,11 @@ class _Scope:
     bounds: tuple[int, bool] = (1, False)
     made: int = 0
     held: Held = field(default_factory=nothing_held)
+    periods: Periods | None = None
 
     def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
         """Returns a level inside this one. held: whether its rows are joined, or held for a unit. made: see held_by."""
-        found = _Scope(self.stages, numbers=self.numbers)
+        found = _Scope(self.stages, numbers=self.numbers, periods=self.periods)
         found.bounds, found.made = self.bounds, self.made
         if held:
             found.held = held_by([*conditions_of(source), *read], (), self.bounds, made)
@@ -162,7 +168,7 @@ class _Scope:
         if isinstance(condition, Lookup):
             return self._equality(condition)
         written = self.condition(condition, movable)
-        joins = isinstance(condition, Comparison) and condition.is_join
+        joins = isinstance(condition, SamePeriod) or (isinstance(condition, Comparison) and condition.is_join)
         return written if written is None or joins else beyond_scans(written)
 
     def _flag(self, condition: Expression, where: str = "") -> str:
@@ -228,11 +234,30 @@ class _Scope:
             f'{asked.name}."{name}"' for asked in found for name in (*asked.flags.values(), *asked.values.values())
         ]
         joined = "".join(f" LEFT JOIN {asked.name} ON dpduck_t.rowid = {asked.name}.{ROW}" for asked in found)
-        return self.relation_sql(stored.sql, stored.alias, names, joined)
+        return self.relation_sql(stored.sql, stored.alias, names, joined, self._inside(stored, "dpduck_t"))
 
-    def relation_sql(self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "") -> str:
-        """Renders rows under an alias: those that are short, cut, with further columns."""
+    def _inside(self, stored: Stored, alias: str) -> list[str]:
+        """Writes the conditions of rows of the periods that are read. They hold before any join, window or GROUP BY."""
+        if stored.moment is None:
+            return []
+        if self.periods is None or stored.moment.relation != stored.alias or stored.selected:
+            raise InternalError("a table by periods of which none is read")
+        return inside_sql(stored.moment.of(alias), stored.moment, self.periods)
+
+    def number(self, first: First) -> Expression | None:
+        """Returns the number of the period of a relation's rows, None where there are no periods."""
+        if self.periods is None or isinstance(first, Grouped):
+            return None
+        if isinstance(first, Stored):
+            return None if first.moment is None else Numbered(first.moment, self.periods.word)
+        return Column(first.alias, PERIOD_COLUMN, NUMBER_TYPE)
+
+    def relation_sql(
+        self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", inside: Sequence[str] = ()
+    ) -> str:
+        """Renders rows under an alias: those that are short, cut, with further columns. inside: further conditions."""
         changed, added, conditions = self.held.of(alias)
+        conditions = [*inside, *conditions]
         before, cut = self.cut.get(alias, ([], ""))
         if not (joined or cut or changed or added or conditions):
             return f'{rows} AS "{alias}"'
@@ -252,11 +277,17 @@ class _Scope:
                 tuple((name, condition) for condition, name in asked.flags.items()),
                 tuple((name, *value) for value, name in asked.values.items()),
                 frozenset(asked.extended),
-                asked.where,
+                self._where(asked),
                 longest if asked.texts else None,
             )
             for asked in self.asked.values()
         ]
+
+    def _where(self, asked: _Asked) -> str:
+        """Writes which rows of a table are asked: of the periods that are read alone."""
+        inside = self._inside(asked.stored, quote_identifier(asked.stored.alias))
+        listed = [*inside, *([asked.where] if asked.where else [])]
+        return listed[0] if len(listed) == 1 else " AND ".join(f"({one})" for one in listed)
 
 
 @dataclass(frozen=True)
@@ -282,8 +313,8 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
         later = {other.kind for other in source.joins[number + 1 :]}
         free = movable and join.kind == INNER and not later & EXTENDING
         if join.copies and (join.content or (scope.copied and isinstance(join.right.first, Stored))):
-            cut = (source if join.first else join.right).first.alias
-            scope.cut[cut] = cut_sql(join)
+            cut = (source if join.first else join.right).first
+            scope.cut[cut.alias] = cut_sql(join, scope.number(cut) if join.content else None)
         left = _aliases(source.first, source.joins[:number])
         right = _parts(join.right, scope, free)
         conditions = [scope.on(one, free) for one in join.on]
@@ -310,16 +341,16 @@ def _nested_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
         branches = " UNION ALL ".join(_branch_sql(branch, outer) for branch in relation.branches)
         return outer.relation_sql(f"({branches})", relation.alias)
     rows_of = relation.rows
-    read = [_held(relation.unit), *(one for one, _ in relation.outputs), *relation.conditions]
+    read = [*parts_of(relation.unit), *(one for one, _ in relation.outputs), *relation.conditions]
     read += [one.value for one in relation.operands if one.value not in read]
     scope = outer.inside(rows_of, read, held=True, made=outer.made)
     parts, where = _level(rows_of, scope)
     counts = [_count_sql(condition, name, scope) for condition, name in relation.counts]
-    outputs = [f"{_output(one)} AS {name}" for one, name in (*relation.outputs, (_held(relation.unit), UNIT_COLUMN))]
+    outputs = [f"{_output(one)} AS {name}" for one, name in (*relation.outputs, *_carried(relation.unit))]
     listed = ", ".join([*outputs, *counts, *_features(relation, scope)])
     rows = f"{parts.render(scope)}{where_sql([*where, f'{relation.unit.sql} IS NOT NULL'])}"
     outer.stages.extend(scope.own_stages())
-    grouping = "" if relation.windowed else f" GROUP BY {relation.unit.sql}"
+    grouping = "" if relation.windowed else f" GROUP BY {', '.join(one.sql for one in parts_of(relation.unit))}"
     return outer.relation_sql(f"(SELECT {listed} FROM {rows}{grouping})", relation.alias)
 
 
@@ -334,7 +365,7 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
     if relation.windowed:
         read |= {one: without_signs(one.value.sql, one.type_name) for one in stored_operands(relation)}
     apart = list(dict.fromkeys(apart_sql(value, one.type_name) for one, value in read.items()))
-    tied = (order_sql([relation.unit.sql, *apart]), *apart)
+    tied = (order_sql([*(one.sql for one in parts_of(relation.unit)), *apart]), *apart)
     made = []
     for one in relation.features:
         condition = None if one.condition is None else scope.condition(one.condition, False)
@@ -342,9 +373,10 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
     return made
 
 
-def _held(unit: Expression) -> Expression:
-    """Returns a unit as a table of the level holds it, once the references to it are joined."""
-    return unit.unit if isinstance(unit, Referenced) else unit
+def _carried(unit: Expression) -> list[tuple[Expression, str]]:
+    """Returns the unit that stands beside each row: by periods, the number of its period, too."""
+    number = period_of(unit)
+    return [(held_in(unit), UNIT_COLUMN), *([] if number is None else [(number, PERIOD_COLUMN)])]
 
 
 def _output(output: Expression) -> str:
@@ -358,7 +390,7 @@ def _count_sql(condition: Expression | None, name: str, scope: _Scope) -> str:
 
 
 def _branch_sql(branch: Branch, outer: _Scope) -> str:
-    source, outputs = branch.rows, (*branch.outputs, (_held(branch.unit), UNIT_COLUMN))
+    source, outputs = branch.rows, (*branch.outputs, *_carried(branch.unit))
     scope = outer.inside(source, [one for one, _ in outputs], held=bool(source.joins))
     scope.held = replace(scope.held, whole=False)  # a column of a UNION ALL keeps its type
     parts, where = _level(source, scope)

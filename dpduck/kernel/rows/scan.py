@@ -27,7 +27,6 @@ from dpduck.kernel.places.engine import EngineRows, Parts, counted_in_engine
 from dpduck.kernel.places.rows import LIVE, LiveRows
 from dpduck.kernel.relations import (
     EXTENDING,
-    PeriodRows,
     Source,
     Stored,
     Union,
@@ -36,10 +35,9 @@ from dpduck.kernel.relations import (
 )
 from dpduck.kernel.rows import crowds
 from dpduck.kernel.rows.held import hashed_sql
-from dpduck.kernel.rows.periods import inside_sql, unit_sql
+from dpduck.kernel.rows.periods import paired_sql
 from dpduck.kernel.rows.placed import Stage, placed
-from dpduck.kernel.rows.reader import FAILED
-from dpduck.kernel.units import REFERENCE, ROWS, Referenced, Together, lookup_sql
+from dpduck.kernel.units import REFERENCE, ROWS, Referenced, Together, lookup_sql, period_of, person_of
 from dpduck.kernel.worker.answered import answered
 from dpduck.kernel.worker.program import Division, longest_lookup, longest_read, longest_repeated, staged
 from dpduck.kernel.worker.workers import Workers
@@ -56,7 +54,7 @@ class Scan:
     order: of a unit's rows. place: that the rows lie in. joined: whether there are joins.
     alone: of an engine's rows, whether each comes of one private row, and of no other one.
     copies: the most rows that joins make of one. repeats: whether one may stand beside any number of others.
-    cuts: columns that rows hold cut, too. periods: by which units are told apart, beside the unit.
+    cuts: columns that rows hold cut, too. unit: without its period. period: its number, where units are by periods.
     """
 
     from_sql: str
@@ -71,7 +69,7 @@ class Scan:
     alone: bool = False
     copies: int = 1
     cuts: tuple[Cut, ...] = field(default=(), repr=False)
-    periods: PeriodRows | None = None
+    period: Expression | None = None
     repeats: bool = False
 
     @property
@@ -125,20 +123,21 @@ class Scan:
 
 def scan_of(job: CountingJob) -> Scan:
     """Returns a job's rows."""
-    source, found_by = job.source, isinstance(job.unit, Referenced)
+    source, unit = job.source, person_of(job.unit)
+    found_by = isinstance(unit, Referenced)
     # of prepared rows, what is known of a unit is so where joins do not repeat them; ranked rows may be repeated
     copied = job.unit is None or not job.place.repeats
     ordered, private = job.unit is not None and not job.place.is_numbered, job.place.private
     found = placed(
         source, job.filters, copied=copied, joined=found_by, read=_read(job),
-        content=job.content if ordered else (),
+        content=job.content if ordered else (), periods=job.periods,
     )  # fmt: skip
     content = [hashed_sql(one.sql, one.type_name if isinstance(one, Column) else "") for one in job.content]
     order = found.order[0] if len(found.order) == 1 else order_sql(found.order or content)
     return Scan(
-        found.from_sql, (*found.where, *_periods(job)), found.moved, found.stages, job.unit, job.unit_type, order,
+        found.from_sql, found.where, found.moved, found.stages, unit, job.unit_type, order,
         job.place, bool(source.joins), not found_by and job.place.in_engine and _firsts(source, private) == private,
-        most_copies(source), source.cuts, job.periods, repeats(source),
+        most_copies(source), source.cuts, period_of(job.unit), repeats(source),
     )  # fmt: skip
 
 
@@ -148,25 +147,6 @@ def _read(job: CountingJob) -> list[Expression]:
     found += [part for one in job.aggregates for part in (one.condition, one.value) if part is not None]
     found += [] if job.unit is None else [job.unit]
     return found
-
-
-def _periods(job: CountingJob) -> list[str]:
-    """Returns conditions of our own that keep rows of the job's periods alone: of the stored columns of its tables.
-
-    A private table beside the first is joined by a key, which cuts no rows: a cut would depend on rows of other
-    periods. Joins with public tables alone are by keys of theirs, without a content.
-    """
-    if job.periods is None:
-        return []
-    private = [join for join in job.source.joins if join.content or not join.keys]
-    tables = [job.source.first, *(join.right.first for join in private)]
-    plain = all(join.kind == "JOIN" and not (join.content or join.right.joins) for join in private)
-    if not plain or len(tables) != len(job.periods.columns):
-        raise InternalError(FAILED)
-    for table, column in zip(tables, job.periods.columns, strict=True):
-        if not isinstance(table, Stored) or column.relation != table.alias:
-            raise InternalError(FAILED)
-    return inside_sql(job.periods)
 
 
 def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
@@ -207,7 +187,7 @@ def rows_sql(scan: Scan, outputs: Mapping[str, str], conditions: Sequence[str], 
         return _select(outputs, scan.from_sql, conditions)
     written = f"({scan.unit.sql})" if several else scan.unit.sql
     text = _unit_text(written, scan.unit_type, division.needed)
-    unit = text if scan.periods is None else unit_sql(text, scan.periods)
+    unit = text if scan.period is None else paired_sql(text, scan.period.sql)
     outputs = {**outputs, **scan.ordering()}
     if scan.place.is_numbered and not division.needed:  # the stage looks at numbers that are NULL where the unit is
         return _select({**outputs, UNIT: unit}, scan.from_sql, conditions)
@@ -297,7 +277,7 @@ def _crowds(cursor: duckdb.DuckDBPyConnection, scan: Scan, ranked: Ranked, param
     """Returns the units with too many rows, where these are the rows of one table, which can be read twice."""
     job, source, unit = ranked.job, ranked.job.source, scan.unit
     joined = scan.joined or isinstance(unit, Referenced) or scan.stages or scan.place != LIVE
-    if unit is None or joined or scan.periods is not None or not sql_type(scan.unit_type).has_one_hash:
+    if unit is None or joined or scan.period is not None or not sql_type(scan.unit_type).has_one_hash:
         return None
     if not isinstance(source.first, Stored):
         return None

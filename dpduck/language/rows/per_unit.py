@@ -10,17 +10,21 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpduck.kernel.relations import UNIT_COLUMN, Units
+from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Units
 from dpduck.kernel.units import unit_type
 from dpduck.language.rows.compiled import condition_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, Column
 from dpduck.language.rows.features import FeatureReader, Made, is_made
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.moments import Moment, moments_of, names_period
+from dpduck.language.rows.periods import is_one_period
 from dpduck.language.rows.relation import PrivateRelation, Reading
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.rows.sql import (
+    always_there,
     base,
+    carried_unit,
     column_types,
     from_sql,
     row_columns,
@@ -33,6 +37,7 @@ from dpduck.language.rows.tree import MOST_NESTED, RowSource
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.periods import Period
 from dpduck.values.privacy import PrivacyUnit
 from dpduck.values.quoting import fold, quote_identifier
 
@@ -46,6 +51,7 @@ class _Output:
     """A selected column: its SQL over the rows, and the public domain of its values.
 
     counts: whether it is a number of rows. made: what it is made of; None for a column of the rows as it stands.
+    begins: whether it is the period of all these rows.
     """
 
     column: Column
@@ -54,6 +60,7 @@ class _Output:
     counts: bool = False
     made: Made | None = None
     clamp: Clamp | None = None
+    begins: bool = False
 
 
 def read_per_unit(query: exp.Select, source: RowSource, reading: Reading) -> RowSource:
@@ -113,12 +120,13 @@ def _relation(
     windowed: bool,
 ) -> RowSource:
     names = [fold(output.column.name) for output in outputs]
-    if len(set(names)) < len(names) or UNIT_COLUMN in names:
-        raise refusal(query, "two columns of a subquery have one name", "a name for each column")
     if source.nested >= MOST_NESTED:
         what = f"more than {MOST_NESTED} subqueries by privacy unit inside of each other are refused"
         raise refusal(query, what, f"at most {MOST_NESTED} levels of GROUP BY or PARTITION BY the privacy unit")
     policy, kind = source.policy, unit_type(unit_of(source))
+    taken = {UNIT_COLUMN} if policy.unit.period is None else {UNIT_COLUMN, PERIOD_COLUMN}
+    if len(set(names)) < len(names) or taken & set(names):
+        raise refusal(query, "two columns of a subquery have one name", "a name for each column")
     most = source.usual_rows if windowed else 1
     clamps = [one.clamp for one in outputs if one.clamp is not None]
     clamps += [Clamp(one.column.name, "0", str(_most(source)), "1") for one in outputs if one.counts]
@@ -129,7 +137,7 @@ def _relation(
         _sql(source, outputs, windowed),
         replace(
             policy,
-            unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most),
+            unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most, period=_period(source, outputs)),
             domains=tuple((output.column.name, output.domain) for output in outputs if output.domain is not None),
             clamps=tuple(clamps),
             expect_rows=policy.expect_rows if windowed else None,
@@ -146,6 +154,40 @@ def _relation(
     written = tuple(one for output in outputs if output.made is not None for one in output.made.written)
     branch = replace(source, counted=written)
     return RowSource(relation, (), Scope((Relation("", tuple(shown)),)), (), ((relation,),), (branch,))
+
+
+def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
+    """Returns the period of a row, with the output that says of which one it is, "" for none."""
+    own = source.first.policy.unit.period
+    moments = {base(of.alias, of.name) for of in _moments(source)}
+    shown = (one.column.name for one in outputs if one.begins or (one.made is None and one.sql in moments))
+    return None if own is None else replace(own, column=next(shown, ""))
+
+
+def _moments(source: RowSource) -> list[Moment]:
+    """Lists the columns that say of which period each row is, and are never NULL."""
+    return moments_of(always_there(source, len(source.joins)))
+
+
+def _names_period(node: exp.Expr, source: RowSource) -> bool:
+    """Tells whether a resolved expression is the period of a row, where units are by periods."""
+    period = source.first.policy.unit.period
+    return period is not None and names_period(node, _moments(source), period.word)
+
+
+def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
+    """Returns the nodes of a clause but for the period, which must be among them where rows have several."""
+    period = source.first.policy.unit.period
+    rest = [node for node in nodes if not _names_period(node, source)]
+    if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):
+        return rest
+    word = period.word.lower()
+    raise refusal(
+        place,
+        f"features of each unit are made of its rows of one {word}, and {clause} does not say so",
+        f"{clause} the privacy unit's column, date_trunc('{word}', {period.column or '..'}); or one {word} in WHERE of "
+        "the subquery",
+    )
 
 
 def _most(source: RowSource) -> int:
@@ -172,7 +214,10 @@ def _grouped(
     """Returns what is made of units, and the columns that are selected of it. unit: None where several hold it."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in selected_columns(query, source.scope):
-        if isinstance(expression, exp.Column):
+        if _names_period(expression, source):
+            made = features.made(exp.AnyValue(this=expression.copy()))
+            outputs.append(replace(_made_output(name, made, source), begins=True))
+        elif isinstance(expression, exp.Column):
             if unit is None or sql_of(expression) != sql_of(unit):
                 raise _not_the_unit(expression, unit)
             outputs.append(
@@ -259,7 +304,8 @@ class _Windows:
     def _window(self, node: exp.Expr) -> str:
         text = sql_of(node)
         if text not in self._made:
-            partition, what = node.args.get("partition_by") or [], "a window over rows of several privacy units"
+            written, what = node.args.get("partition_by") or [], "a window over rows of several privacy units"
+            partition = _without_period(written, self._source, node, "PARTITION BY")
             if not _hold_unit(partition, self._source):
                 if len(partition) != 1:
                     raise refusal(node, f"{what} is refused", _by(self._source, "PARTITION BY") or _PARTITION)
@@ -298,11 +344,12 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
     keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
     accepted = _by(source, "GROUP BY") or _ACCEPTED
     other = {part for part, value in group.args.items() if value} - {"expressions"}
-    if not other and _hold_unit([resolve(key, source.scope) for key in keys], source):
+    resolved = _without_period([resolve(key, source.scope) for key in keys], source, group, "GROUP BY")
+    if not other and _hold_unit(resolved, source):
         return None
-    if other or len(keys) != 1 or not isinstance(keys[0], exp.Column):
+    if other or len(resolved) != 1 or not isinstance(resolved[0], exp.Column):
         raise refusal(group, f"{what} is refused", accepted)
-    return _require_unit(resolve(keys[0], source.scope), source, what, accepted, keys[0])
+    return _require_unit(resolved[0], source, what, accepted, keys[0])
 
 
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
@@ -343,7 +390,7 @@ def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tup
 
 def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> Units:
     named = [(one, quote_identifier(one.column.name)) for one in selected]
-    columns, unit, rows = row_columns(source), unit_of(source), source_of(source, filtered=True)
+    columns, unit, rows = row_columns(source), carried_unit(source), source_of(source, filtered=True)
     if unit is None:
         raise InternalError("features of rows that are units")
     outputs = tuple((columns[one.sql], name) for one, name in named if one.made is None)

@@ -2,31 +2,29 @@
 
 The answer is a run of periods that no row outside of could have a part in what is asked: the smallest run that is
 found without looking at any row. What is not understood may be any period. Nothing rests on it but the answer: the
-scan reads rows of that run alone (kernel/rows/periods.py), and the charge names it.
+kernel reads rows of that run alone (kernel/rows/placed.py), and the charge names it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from functools import reduce
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Column as RowColumn
-from dpduck.kernel.relations import PeriodRows, Union, Units
+from dpduck.kernel.relations import Units
 from dpduck.language.rows.facts import PublicFacts, Rows, SourceColumn
+from dpduck.language.rows.moments import Moment, moment_of, moments_of, says_one_period
 from dpduck.language.rows.relation import PrivateRelation
-from dpduck.language.rows.sql import base, column_types
+from dpduck.language.rows.sql import base
 from dpduck.language.rows.tree import PrivateJoin, RowSource
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Period, PeriodColumn, Periods, between, every, last_number, number_of, start_of
-from dpduck.values.quoting import fold
-from dpduck.values.sqltypes import sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?", re.ASCII)
@@ -36,163 +34,159 @@ _MOMENTS = (None, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataT
 
 
 @dataclass(frozen=True)
-class _Of:
-    """The column that says of which period a row is. days: whether it holds whole days, so that all of one compare
-    alike.
-    """
-
-    alias: str
-    name: str
-    days: bool
-
-
-@dataclass(frozen=True)
-class _Span:
+class Span:
     """Moments from low to high, both included; none where low is after high."""
 
     low: datetime = _FIRST
     high: datetime = _LAST
 
-    def common(self, other: _Span) -> _Span:
-        return _Span(max(self.low, other.low), min(self.high, other.high))
+    def common(self, other: Span) -> Span:
+        return Span(max(self.low, other.low), min(self.high, other.high))
 
-    def both(self, other: _Span) -> _Span:
+    def both(self, other: Span) -> Span:
         """Returns the shortest span that has both; one that has no moment adds none."""
         if self.low > self.high or other.low > other.high:
             return other if self.low > self.high else self
-        return _Span(min(self.low, other.low), max(self.high, other.high))
+        return Span(min(self.low, other.low), max(self.high, other.high))
 
 
-_ANY = _Span()
+_ANY = Span()
 
 
 def require_periods_alone(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Period | None:
-    """Returns the period of the rows of a source; refused where they are made of rows of several periods."""
+    """Returns the period of the rows of a source; refused where a join does not say that its rows are of one period."""
     policies = [policy for policy in map(facts.policy, source.tables) if policy is not None]
     period = next((policy.unit.period for policy in policies if policy.unit.period is not None), None)
     if period is None:
         return None
-    reasons = [_made_of_several(source), *(_lost(source, one, period.word) for one in range(len(source.joins)))]
-    for what, accepted in filter(None, reasons):
-        raise refusal(place, f"units of one {period.word.lower()} are not followed through {what}", accepted)
+    for level in _levels(source):
+        for number in range(len(level.joins)):
+            lost = _lost(level, number, period.word)
+            if lost is not None:
+                what, accepted = lost
+                raise refusal(place, f"units of one {period.word.lower()} are not followed through {what}", accepted)
     return source.first.policy.unit.period
 
 
-_Reason = tuple[str, str] | None
-"""What loses the period of a row, and what would be accepted in its place."""
+def _levels(source: RowSource) -> Iterator[RowSource]:
+    """Yields a source, and those inside of it."""
+    yield source
+    for branch in source.branches:
+        yield from _levels(branch)
+    for join in source.joins:
+        if isinstance(join, PrivateJoin):
+            yield from _levels(join.source)
 
 
-def _made_of_several(source: RowSource) -> _Reason:
-    """Says why the rows of a source's first table are of no period of their own."""
-    if _has_moments(source):
-        return None
-    table, one = source.table.table, "in a statement of its own"
-    if isinstance(source.first.nested, Union):
-        return "UNION ALL, whose rows say of no period which they are", f"FROM {table}, and each table {one}"
-    if isinstance(source.first.nested, Units):
-        what = "features of each unit, which are made of its rows of all periods"
-        return what, f"FROM {table} as it is, or joined with public tables; conditions in WHERE"
-    return "rows without PER", f"FROM a table whose policy says PER, each table {one}"
-
-
-def _has_moments(source: RowSource) -> bool:
-    """Tells whether a source's first table is one whose own rows say of which period they are."""
-    return source.first.nested is None and not source.first.parents and source.first.policy.unit.period is not None
-
-
-def _lost(source: RowSource, number: int, word: str) -> _Reason:
-    """Says why rows of a join may be made of rows of several periods; of public tables, they never are.
-
-    It is by a key: where rows of a unit are joined each with each, which are read would depend on other periods.
-    """
+def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
+    """Says why a join of private rows is not within one period, and what would be accepted; None where it is."""
     join, inner = source.joins[number], word.lower()
     if not isinstance(join, PrivateJoin):
         return None
-    of_several, table = _made_of_several(join.source), join.source.table.table
-    if of_several is not None:
-        return of_several
-    before = [source.first, *(one.source.first for one in source.joins[:number] if isinstance(one, PrivateJoin))]
-    moments = [(_moment_of(of), of.table.table) for of in (before[0], join.source.first)]
-    within = " = ".join(f"date_trunc('{inner}', {of}.{name})" for name, of in moments)
-    if join.kind != "JOIN":
-        return f"{join.kind} of private rows, which depends on other {inner}s", f"JOIN {table} ON .. AND {within}"
-    if join.source.joins:
-        return "a join in brackets", f"tables one after the other: JOIN {table} ON .. AND {within} JOIN .."
-    if source.multiplies(number):
-        what = f"a join of private rows that is not by a key, which joins each with each of other {inner}s, too"
-        return what, f"JOIN {table} ON a PRIMARY KEY or UNIQUE column AND equal units AND {within}"
-    ours, theirs = ([_Of(of.alias, _moment_of(of), False) for of in sides] for sides in (before, [join.source.first]))
-    if any(_within_one_period(condition, ours, theirs, word) for condition in join.conditions):
+    before = [source.first, *(one for other in source.joins[:number] for one in _relations(other))]
+    sides = before, list(join.source.relations)
+    ours, theirs = map(moments_of, sides)
+    if any(says_one_period(condition, ours, theirs, word) for condition in join.conditions):
         return None
-    return f"a join of private rows that is not within one {inner}", f"JOIN {table} ON .. AND {within}"
-
-
-def _moment_of(relation: PrivateRelation) -> str:
-    """Returns the column that says of which period a row of a table is."""
-    period = relation.policy.unit.period
-    names = (column.name for column in relation.columns if period and fold(column.name) == fold(period.column))
-    return next(names, "")
-
-
-def _within_one_period(condition: exp.Expr, ours: list[_Of], theirs: list[_Of], word: str) -> bool:
-    """Tells whether a condition holds only of two rows of one period: equal moments, or their equal days or periods."""
-    node = condition.unnest()
-    if not isinstance(node, exp.EQ):
-        return False
-    sides = [_inner(side.unnest(), word) for side in (node.left, node.right)]
-    return any(
-        any(_is_column(one, of) for of in ours) and any(_is_column(other, of) for of in theirs)
-        for one, other in (sides, sides[::-1])
+    hidden = next((side[0] for side, found in zip(sides, (ours, theirs), strict=True) if not found), None)
+    if hidden is not None:
+        return _hidden(hidden, inner)
+    within = " = ".join(
+        f"date_trunc('{inner}', {side[0].table.table}.{found[0].name})"
+        for side, found in zip(sides, (ours, theirs), strict=True)
     )
+    accepted = f"{join.kind} {join.source.table.table} ON .. AND {within}"
+    return f"a join of private rows that is not within one {inner}", accepted
 
 
-def _inner(node: exp.Expr, word: str) -> exp.Expr:
-    """Returns what is truncated to a day or a period of a word; anything else as it is."""
-    days = isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE
-    unit = node.args.get("unit") if isinstance(node, (exp.TimestampTrunc, exp.DateTrunc)) else None
-    to = unit.name.upper() if isinstance(unit, exp.Expr) else ""
-    inner: exp.Expr = node.this.unnest() if days or to in ("DAY", word) else node
-    return inner
+def _relations(join: object) -> tuple[PrivateRelation, ...]:
+    return join.source.relations if isinstance(join, PrivateJoin) else ()
+
+
+def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
+    """Says that a joined subquery shows no column of its rows' period."""
+    if isinstance(relation.nested, Units) and not relation.nested.windowed:
+        what = f"a join with a row for each unit and {inner} that does not show the {inner}"
+        return what, f"SELECT .., date_trunc('{inner}', ..) AS {inner} .. GROUP BY .., date_trunc('{inner}', ..) there"
+    return f"a join with rows that do not show of which {inner} they are", "the column that PER .. OF names in SELECT"
 
 
 def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> PeriodColumn | None:
-    """Returns the column that says of which period a row is, with the periods that the conditions of WHERE leave."""
+    """Returns a column that says of which period a row is, with the periods that conditions leave."""
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
     joined = [join.source.first for join in source.joins if isinstance(join, PrivateJoin)]
-    types = column_types(source)
-    (sql, type_name), *also = [_stored_moment(one, types, place) for one in (source.first, *joined)]
-    of = _Of(source.first.alias, _moment_of(source.first), type_name == "DATE")
-    span = reduce(_Span.common, (_read(condition, of) for condition in source.filters), _ANY)
-    found = PeriodColumn(sql, type_name, every(period.word), tuple(also))
+    shown = [_shown(one) for one in joined if moment_of(one) is not None]
+    if moment_of(source.first) is None and shown:
+        sql, type_name = shown.pop(0)
+    else:
+        sql, type_name = _shown(source.first) if moment_of(source.first) else _inside(source)
+    span = span_of(source, period.word)
+    found = PeriodColumn(sql, type_name, every(period.word), tuple(shown))
     return found if span == _ANY else replace(found, periods=_within(period.word, span))
 
 
-def period_rows(column: PeriodColumn, columns: Mapping[str, RowColumn]) -> PeriodRows:
-    """Returns the periods that are read with the columns that say of which period a row is. columns: by their SQL."""
-    named = ((column.sql, column.type_name), *column.also)
-    found = tuple(columns[sql] for sql, type_name in named if sql in columns and columns[sql].type_name == type_name)
-    if len(found) != len(named):
-        raise InternalError("a period of no column of these rows")
-    return PeriodRows(found, column.periods)
+def _shown(relation: PrivateRelation) -> tuple[str, str]:
+    """Returns the column of a relation that says of which period a row is, by its SQL and type."""
+    moment = moment_of(relation)
+    return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
 
 
-def _stored_moment(relation: PrivateRelation, types: Mapping[str, str], place: exp.Expr) -> tuple[str, str]:
-    """Returns the column of PER of a table by its SQL and type; refused where it, or the unit, became another one."""
-    period = relation.policy.unit.period
-    written, word = ("", "period") if period is None else (period.column, period.word.lower())
-    sql = base(relation.alias, _moment_of(relation))
-    type_name = types.get(sql, "")
-    if not sql_type(type_name).is_moment:
-        raise refusal(
-            place,
-            f"{written!r} is {sql_type(type_name).word or 'gone'}, and no longer says of which {word} a row is",
-            "the column that PER .. OF names as a DATE or TIMESTAMP",
-        )
-    if relation.unit is not None and not sql_type(relation.unit_type).is_unit_part:
-        raise refusal(place, f"{relation.unit!r} is no longer told apart by {word}", "the type that it had")
-    return sql, type_name
+def _inside(source: RowSource) -> tuple[str, str]:
+    """Returns the same of the first table inside."""
+    found = (_shown(relation) for level in _levels(source) for relation in level.relations if moment_of(relation))
+    return next(found, ("", ""))
+
+
+def is_one_period(source: RowSource, word: str) -> bool:
+    """Tells whether the conditions of a source leave rows of one period."""
+    span = span_of(source, word)
+    return span != _ANY and (span.low > span.high or _within(word, span).count == 1)
+
+
+def span_of(source: RowSource, word: str) -> Span:
+    """Returns the moments of rows that can have a part in a source. Those of one row lie in one period."""
+    found = reduce(Span.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
+    for join in source.joins:
+        if isinstance(join, PrivateJoin):
+            found = _joined(found, span_of(join.source, word), join.kind)
+    moments = _read_moments(source)
+    for of in moments:
+        own = reduce(Span.common, (_read(condition, of) for condition in source.filters), _ANY)
+        alone = len(moments) == 1 and found == _ANY
+        found = own if alone else _whole(found, word).common(_whole(own, word))
+    return found
+
+
+def _joined(left: Span, right: Span, kind: str) -> Span:
+    """Returns the moments of the rows of a join, both sides of which are of one period."""
+    if kind == "FULL JOIN":
+        return left.both(right)
+    if kind in ("JOIN", "SEMI JOIN"):
+        return left.common(right)
+    return right if kind == "RIGHT JOIN" else left
+
+
+def _read_moments(source: RowSource) -> list[Moment]:
+    """Lists columns of which conditions say of which period a row is.
+
+    Of tables that are joined by keys it is the first one's alone: what such a statement costs stays what it was.
+    """
+    joins = [(number, join) for number, join in enumerate(source.joins) if isinstance(join, PrivateJoin)]
+    nested = any(join.source.first.nested or join.source.joins or join.kind != "JOIN" for _, join in joins)
+    first = moment_of(source.first)
+    if first is None or source.first.nested or nested or any(source.multiplies(number) for number, _ in joins):
+        return moments_of(source.relations)
+    return [first]
+
+
+def _whole(span: Span, word: str) -> Span:
+    """Returns the moments of all periods that a span has a moment of."""
+    if span == _ANY or span.low > span.high:
+        return span
+    low = number_of(word, span.low.date())
+    return Span(datetime.combine(start_of(word, low), time()), _last(span.high, word))
 
 
 def by_periods(
@@ -248,7 +242,7 @@ def _same(word: str, low: datetime, high: datetime) -> bool:
     return number_of(word, low.date()) == number_of(word, high.date())
 
 
-def _within(word: str, span: _Span) -> Periods:
+def _within(word: str, span: Span) -> Periods:
     run = between(word, span.low.date(), span.high.date()) if span.low <= span.high else None
     if run is None:
         raise _empty()
@@ -262,19 +256,19 @@ def _empty() -> Refusal:
     )
 
 
-def _of_domain(column: SourceColumn) -> _Span | None:
+def _of_domain(column: SourceColumn) -> Span | None:
     """Returns the moments that a domain has codes for; None where others have one, too, or are in texts that are not
     ours.
     """
     domain = column.domain
     if isinstance(domain, RangeDomain):
         low, high = _moment(domain.edges[0]), _moment(domain.upper)
-        return None if domain.with_edges or low is None or high is None else _Span(low, high - _TICK)
+        return None if domain.with_edges or low is None or high is None else Span(low, high - _TICK)
     moments = [_moment(text) for text in domain.values]
     known = [moment for moment in moments if moment is not None]
     if domain.other is not None or not known or len(known) < len(moments):
         return None
-    return _Span(min(known), max(known))
+    return Span(min(known), max(known))
 
 
 def _moment(text: str) -> datetime | None:
@@ -290,18 +284,18 @@ def _moment(text: str) -> datetime | None:
 # Conditions over the column: what is not listed may hold at any moment.
 
 
-def _read(node: exp.Expr, of: _Of) -> _Span:
+def _read(node: exp.Expr, of: Moment) -> Span:
     """Returns the moments at which a condition may hold."""
     node = node.unnest()
     if isinstance(node, exp.And):
-        return reduce(_Span.common, (_read(part, of) for part in node.flatten()), _ANY)
+        return reduce(Span.common, (_read(part, of) for part in node.flatten()), _ANY)
     if isinstance(node, exp.Or):
-        return reduce(_Span.both, [_read(part, of) for part in node.flatten()])
+        return reduce(Span.both, [_read(part, of) for part in node.flatten()])
     if isinstance(node, exp.Between) and not node.args.get("symmetric"):
         low = _compared(exp.GTE, node.this, node.args["low"], of)
         return low.common(_compared(exp.LTE, node.this, node.args["high"], of))
     if isinstance(node, exp.In) and node.expressions:
-        return reduce(_Span.both, [_compared(exp.EQ, node.this, one, of) for one in node.expressions])
+        return reduce(Span.both, [_compared(exp.EQ, node.this, one, of) for one in node.expressions])
     if isinstance(node, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         kind: type[exp.Expr] = type(node)
         left, right = node.left, node.right
@@ -316,51 +310,47 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 }  # fmt: skip
 
 
-def _column_in(node: exp.Expr, of: _Of) -> bool:
-    return any(_is_column(one, of) for one in node.find_all(exp.Column))
+def _column_in(node: exp.Expr, of: Moment) -> bool:
+    return any(of.is_column(one) for one in node.find_all(exp.Column))
 
 
-def _is_column(node: exp.Expr, of: _Of) -> bool:
-    return isinstance(node, exp.Column) and node.table == of.alias and node.name == of.name
-
-
-def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: _Of) -> _Span:
+def _compared(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, of: Moment) -> Span:
     """Returns the moments of the column at which it, or what it is truncated to, compares so with a literal."""
     left = left.unnest()
     moment = _literal(right)
-    if isinstance(left, exp.Year) and _is_column(left.this.unnest(), of):
+    if isinstance(left, exp.Year) and of.is_column(left.this.unnest()):
         year = right.unnest()
         if not (isinstance(year, exp.Literal) and year.is_int and 1 <= int(year.name[:5]) <= 9998):
             return _ANY
         return _span(kind, datetime(int(year.name), 1, 1), "YEAR")
     if moment is None:
         return _ANY
-    if _is_column(left, of):
+    if of.is_column(left):
         return _span(kind, moment, "DAY" if of.days else "")
     if isinstance(left, exp.Cast) and left.args["to"].this is exp.DataType.Type.DATE:
-        return _span(kind, moment, "DAY") if _is_column(left.this.unnest(), of) else _ANY
-    if isinstance(left, (exp.TimestampTrunc, exp.DateTrunc)) and _is_column(left.this.unnest(), of):
+        return _span(kind, moment, "DAY") if of.is_column(left.this.unnest()) else _ANY
+    if isinstance(left, (exp.TimestampTrunc, exp.DateTrunc)) and of.is_column(left.this.unnest()):
         unit = left.args.get("unit")
         word = unit.name.upper() if isinstance(unit, exp.Expr) else ""
         return _span(kind, moment, word) if word in WORDS else _ANY
     return _ANY
 
 
-def _span(kind: type[exp.Expr], moment: datetime, word: str) -> _Span:
+def _span(kind: type[exp.Expr], moment: datetime, word: str) -> Span:
     """Returns the moments that compare so with a moment, or of which the first one of their period of a word does."""
     if kind is exp.LT and moment == _FIRST:
-        return _Span(_LAST, _FIRST)
+        return Span(_LAST, _FIRST)
     if kind is exp.LT:
         moment -= _TICK
     last = _last(moment, word)
     first = datetime.combine(moment.date(), time())  # a DATE is compared with the day of a text that has a time, too
     if kind is exp.EQ:
-        return _Span(first, last)
+        return Span(first, last)
     if kind is exp.GTE or (kind is exp.GT and not word):
-        return _Span(low=first)
+        return Span(low=first)
     if kind is exp.GT:
-        return _Span(low=last + _TICK) if last < _LAST else _Span(_LAST, _FIRST)
-    return _Span(high=last)
+        return Span(low=last + _TICK) if last < _LAST else Span(_LAST, _FIRST)
+    return Span(high=last)
 
 
 def _last(moment: datetime, word: str) -> datetime:

@@ -163,6 +163,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
     if held.column:
         require_plain_unit(holder, held.column, facts)
     together = required_together(holder, held.columns, facts)
+    _require_period(resolved, policy, facts)
     reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
     for parent in parents:
         found = facts.policy(parent.table)
@@ -252,6 +253,22 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
         raise Refusal(
             "a COLLATION makes privacy units equal that are different texts", accepted=f"{table} without COLLATE"
         )
+
+
+def _require_period(table: TableName, policy: Policy, facts: PublicFacts) -> None:
+    """Refuses a table of which the column of PER, or the unit, became another one."""
+    period, types = policy.unit.period, {fold(item.name): item.type_name for item in facts.columns(table)}
+    if period is None:
+        return
+    kind = sql_type(types.get(fold(period.column), ""))
+    if not kind.is_moment:
+        raise Refusal(
+            f"{period.column!r} is {kind.word or 'gone'}, and no longer says of which {period.word.lower()} a row is",
+            accepted="the column that PER .. OF names as a DATE or TIMESTAMP",
+        )
+    unit = policy.unit.column
+    if unit and not sql_type(types.get(fold(unit), "")).is_unit_part:
+        raise Refusal(f"{unit!r} is no longer told apart by {period.word.lower()}", accepted="the type that it had")
 
 
 def required_together(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[Column, ...]:

@@ -9,12 +9,13 @@ from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression, Lookup
-from dpduck.kernel.relations import Join, Source, Stored, Union, Units
-from dpduck.kernel.units import FirstOf, Referenced, Step, Together
+from dpduck.kernel.relations import NUMBER_TYPE, PERIOD_COLUMN, Join, Source, Stored, Union, Units
+from dpduck.kernel.units import FirstOf, InPeriod, Numbered, Referenced, SamePeriod, Step, Together
 from dpduck.language.rows.compiled import condition_of, program_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Column, PublicFacts, Rows
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
+from dpduck.language.rows.moments import is_exactly, moment_of, moments_of
 from dpduck.language.rows.relation import PrivateRelation, comparable
 from dpduck.language.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
 from dpduck.language.text.positions import refusal
@@ -157,7 +158,67 @@ def source_of(source: RowSource, *, filtered: bool = False) -> Source:
 
 def _first(source: RowSource) -> Stored | Union | Units:
     relation = source.first
-    return relation.nested or Stored(relation.sql, relation.alias, _numbered(relation.columns))
+    stored = Stored(relation.sql, relation.alias, _numbered(relation.columns), moment=_moment(relation))
+    return relation.nested or stored
+
+
+def _moment(relation: PrivateRelation) -> RowColumn | None:
+    """Returns the column of a stored table that says of which period a row is."""
+    moment = None if relation.nested else moment_of(relation)
+    return None if moment is None else RowColumn(relation.alias, moment.name, relation.type_of(moment.name))
+
+
+def period_number(relation: PrivateRelation) -> Expression | None:
+    """Returns the number of the period of a relation's rows, None where units are for all time."""
+    period = relation.policy.unit.period
+    if period is None:
+        return None
+    moment = _moment(relation)
+    return RowColumn(relation.alias, PERIOD_COLUMN, NUMBER_TYPE) if moment is None else Numbered(moment, period.word)
+
+
+def _numbers(source: RowSource, joined: int) -> tuple[Expression, ...]:
+    """Returns numbers of the period of a row after so many joins, of which the first that is not NULL is its own."""
+    own = period_number(source.first)
+    found: tuple[Expression, ...] = () if own is None else (own,)
+    for join in source.joins[:joined]:
+        if isinstance(join, PrivateJoin) and join.kind in ("RIGHT JOIN", "FULL JOIN"):
+            theirs = _numbers(join.source, len(join.source.joins))
+            found = theirs if join.kind == "RIGHT JOIN" else (*found, *theirs)
+    return found
+
+
+def always_there(source: RowSource, joined: int) -> list[PrivateRelation]:
+    """Lists relations that have a row in each row after so many joins: those that no outer join makes NULL."""
+    found = [source.first]
+    for join in source.joins[:joined]:
+        if isinstance(join, PrivateJoin) and join.kind not in ("LEFT JOIN", "SEMI JOIN", "ANTI JOIN"):
+            theirs = always_there(join.source, len(join.source.joins))
+            found = {"JOIN": [*found, *theirs], "RIGHT JOIN": theirs}.get(join.kind, [])
+    return found
+
+
+def _same_period(source: RowSource, number: int) -> list[Expression]:
+    """Returns the condition that both rows of a join are of one period, where units are by periods."""
+    join = source.joins[number]
+    if not isinstance(join, PrivateJoin):
+        return []
+    ours, theirs = _numbers(source, number), _numbers(join.source, len(join.source.joins))
+    return [SamePeriod(_first_of(ours), _first_of(theirs))] if ours and theirs else []
+
+
+def _first_of(found: tuple[Expression, ...]) -> Expression:
+    return found[0] if len(found) == 1 else FirstOf(found)
+
+
+def _says_more(source: RowSource, number: int, condition: exp.Expr) -> bool:
+    """Tells whether a condition of a join says more than that both rows are of one period, which the kernel says."""
+    join, period = source.joins[number], source.first.policy.unit.period
+    if period is None or not isinstance(join, PrivateJoin):
+        return True
+    ours = moments_of(always_there(source, number))
+    theirs = moments_of(always_there(join.source, len(join.source.joins)))
+    return not is_exactly(condition, ours, theirs, period.word)
 
 
 def _numbered(columns: tuple[Column, ...]) -> bool:
@@ -177,7 +238,9 @@ def _joined(source: RowSource, types: Mapping[str, str], columns: Mapping[str, R
             joins.append(Join(join.kind, Source(stored), tuple(pairs), copies, keys))
         else:
             right = Source(_first(join.source), _joined(join.source, types, columns))
-            on = tuple(condition_of(_condition_sql(condition, types), columns) for condition in join.conditions)
+            said = (one for one in join.conditions if _says_more(source, number, one))
+            on = tuple(condition_of(_condition_sql(condition, types), columns) for condition in said)
+            on += tuple(_same_period(source, number))
             nested = join.source.first.nested
             one_row = isinstance(nested, Units) and not nested.windowed
             many = source.multiplies(number) and (join.private_joins or not one_row)
@@ -210,6 +273,13 @@ def unit_of(source: RowSource) -> Expression | None:
     """Returns the privacy unit of a row; None for PRIVACY UNIT ROW."""
     units = [unit for unit in map(_held, _chosen_unit(source)) if unit is not None]
     return FirstOf(tuple(units)) if len(units) > 1 else next(iter(units), None)
+
+
+def carried_unit(source: RowSource) -> Expression | None:
+    """Returns the privacy unit of a row with its period, where units are by periods."""
+    unit, relations = unit_of(source), _chosen_unit(source)
+    numbers = tuple(number for number in map(period_number, relations) if number is not None)
+    return unit if unit is None or not numbers else InPeriod(unit, _first_of(numbers))
 
 
 def unit_sql(source: RowSource) -> str | None:
@@ -299,6 +369,6 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
             frozenset(table.sql for table in tables if not facts.numbers_rows(table)),
         ),
         parts=tuple(column.type_name for column in _chosen_unit(source)[0].together),
-        unit=unit_of(source),
+        unit=carried_unit(source),
         columns=row_columns(source),
     )

@@ -8,16 +8,27 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Expression, Literal
-from dpduck.kernel.relations import UNIT_COLUMN, Branch, Union
+from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Branch, Union
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, Column, Policy
+from dpduck.language.rows.moments import moments_of
 from dpduck.language.rows.relation import PrivateRelation, Reading, comparable
 from dpduck.language.rows.scope import Relation, Scope, base_column
-from dpduck.language.rows.sql import column_types, from_sql, row_columns, source_of, stored_sql, unit_of, unit_sql
+from dpduck.language.rows.sql import (
+    always_there,
+    carried_unit,
+    column_types,
+    from_sql,
+    row_columns,
+    source_of,
+    stored_sql,
+    unit_sql,
+)
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
+from dpduck.values.periods import Period
 from dpduck.values.privacy import PrivacyUnit
 from dpduck.values.quoting import fold, quote_identifier
 
@@ -36,7 +47,8 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
     columns = _columns(branches, nodes)
     unit_type = _unit_type(branches, query)
     alias, first = f"r{next(reading.private)}", branches[0]
-    unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, sum(branch.usual_rows for branch in branches))
+    most = sum(branch.usual_rows for branch in branches)
+    unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(branches, columns))
     reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
     relation = PrivateRelation(
         alias,
@@ -99,7 +111,8 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
         if [column.type_name for column in found] != [column.type_name for column in columns]:
             raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
     names = [fold(column.name) for column in columns]
-    if len(set(names)) < len(names) or UNIT_COLUMN in names:
+    taken = {UNIT_COLUMN} if branches[0].first.policy.unit.period is None else {UNIT_COLUMN, PERIOD_COLUMN}
+    if len(set(names)) < len(names) or taken & set(names):
         raise refusal(nodes[0], "two columns of UNION ALL have one name", "a name for each column")
     return tuple(columns)
 
@@ -132,7 +145,7 @@ def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
 
 
 def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
-    known, unit, outputs = row_columns(branch), unit_of(branch), list[tuple[Expression, str]]()
+    known, unit, outputs = row_columns(branch), carried_unit(branch), list[tuple[Expression, str]]()
     for (_, expression), column in zip(_outputs(branch), columns, strict=True):
         node = expression.unnest()
         text = isinstance(node, exp.Literal) and node.is_string
@@ -149,6 +162,19 @@ def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
     if not all(comparable(found[0], other) for other in found):
         raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
     return found[0]
+
+
+def _period(branches: Sequence[RowSource], columns: Sequence[Column]) -> Period | None:
+    """Returns the period of a row, with the column that says of which one it is in every table, "" for none."""
+    own = branches[0].first.policy.unit.period
+    if own is None:
+        return None
+    moments = [moments_of(always_there(branch, len(branch.joins))) for branch in branches]
+    for place, column in enumerate(columns):
+        shown = [_outputs(branch)[place][1].unnest() for branch in branches]
+        if all(any(of.is_column(one) for of in found) for one, found in zip(shown, moments, strict=True)):
+            return replace(own, column=column.name)
+    return replace(own, column="")
 
 
 def _links(branches: Sequence[RowSource], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:

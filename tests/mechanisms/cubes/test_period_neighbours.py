@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.rows.periods import number_sql
@@ -163,6 +162,6 @@ def test_the_periods_of_python_and_of_duckdb_are_the_same(visits: Visits) -> Non
         days = [
             start_of(word, one) + timedelta(days=more) for one in numbers for more in (-1, 0, 1) if one or more >= 0
         ]
-        sql = number_sql(Column("t", "day", "DATE"), word)
+        sql = number_sql('"t"."day"', word)
         found = duckdb.execute(f"SELECT {sql} FROM (SELECT unnest($1::DATE[]) AS day) AS t", [days]).fetchall()
         assert [row[0] for row in found] == [number_of(word, day) for day in days]
