@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
-from dpduck.kernel.ask import Scan
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.price import Scan
+from dpduck.kernel.queries.tables import measure
 from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.fit import Observation, planned_records
 from dpduck.mechanisms.synthetic.measure import MwemAsks

@@ -29,14 +29,13 @@ import numpy as np
 
 import dpduck
 from dpduck.algebra.hashing import evaluate
-from dpduck.kernel.ask import UNITS
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
 from dpduck.kernel.queries.histograms import open_histogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.kernel.queries.sessions import SessionGate, draw_thresholds
+from dpduck.kernel.queries.projections import draw_coefficients, measure_projection
+from dpduck.kernel.queries.sessions import UNITS, SessionGate, draw_thresholds
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
 from dpduck.mechanisms.sparse.session import Declared, Hypothesis, plan_session
 from dpduck.values.accounting import rho_of, sigma2_of

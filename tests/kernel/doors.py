@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpduck.kernel.ask import Ask, Query, Scan, Table, Threshold, price
+from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.counting.jobs import KeyedJob
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.queries.answers import Counts
+from dpduck.kernel.price import Ask, Query, Scan, price
+from dpduck.kernel.queries.keys import Threshold
+from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.keys.plan import KeyPlan
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.pool import Pool
@@ -24,12 +26,12 @@ def scan_of(bound: int, job: object = None) -> Scan:
     return Scan(job, bound)
 
 
-def door_over(counts: Counts, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
+def door_over(counts: Hidden, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
     """A door that is open: somebody paid for these asks."""
     return Door(asks, lambda job: counts, entropy or operating_system_entropy())
 
 
-def oracle(counts: Counts, pool: Pool, schedule: Schedule) -> DoorOracle:
+def oracle(counts: Hidden, pool: Pool, schedule: Schedule) -> DoorOracle:
     """The product's own oracle over given counts."""
     mwem_asks = MwemAsks(pool, schedule, scan_of(schedule.unit_bound))
     return mwem_asks.through(door_over(counts, mwem_asks.asks))

@@ -13,7 +13,7 @@ import pytest
 
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.queries.tables import measure
 from dpduck.kernel.worker.program import with_results_of_their_own, with_whole_conditions
 from dpduck.kernel.worker.worker import BATCH
 from dpduck.kernel.worker.workers import Program, Workers
@@ -285,7 +285,7 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
         found.append((counts._unit_bounds[table], unit_bound))
         return measure(counts, queries, table, unit_bound, entropy)
 
-    monkeypatch.setattr("dpduck.kernel.queries.answers.measure", measured)
+    monkeypatch.setattr("dpduck.kernel.queries.tables.measure", measured)
     select = "count(*), sum(ward, contribution_bounds_per_row => (0, 2)) FROM visits JOIN pub ON visits.one = pub.one"
     assert single_rows.outcomes(select, ", refresh = 'a'") == ("answered", "answered")
     assert found

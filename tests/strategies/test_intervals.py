@@ -12,7 +12,7 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.queries.tables import measure
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import noisy_queries
 from dpduck.strategies.recovery.intervals import ErrorLaw, margin, rounded_margin, selected_lows, sum_margin

@@ -12,6 +12,7 @@ import builtins
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,21 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, find
+from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, find, keys_of
+from dpduck.kernel.queries.operators import Norms
 from dpduck.values.errors import InternalError
+
+
+@dataclass(frozen=True, eq=False)
+class EveryKey(Query[bytes]):
+    """A noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms()
+
+    def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
+        return open_histogram(keys_of(counts), ask.law, entropy).to_bytes()
 
 
 class LazyHistogram(Hidden):

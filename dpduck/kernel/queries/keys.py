@@ -3,16 +3,15 @@ group leaves before that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.kernel.ask import Threshold
 from dpduck.kernel.columns.expressions import Own
 from dpduck.kernel.contributions import KEY, Contribution, Crowds, key_integer
 from dpduck.kernel.counting.contribution_sql import row_columns, steps_sql, tables_from
@@ -22,7 +21,9 @@ from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
+from dpduck.kernel.price import Ask, Query, together
+from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys, key_delta
+from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.binning import code_expression, is_long_list, label_name, short_label
 from dpduck.kernel.rows.bins import texts_parameter, texts_sql
@@ -32,6 +33,7 @@ from dpduck.kernel.worker.program import BATCH_TEXTS, Division, Output
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
 
 
 class KeyStream(Hidden):
@@ -51,28 +53,109 @@ class KeyStream(Hidden):
                 pass
 
 
-def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> PublishedKeys:
-    """Counts, adds noise, compares and answers, group by group as they are counted.
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """An aggregate of published groups: its noise, and how far one unit moves its table by group."""
 
-    noise: of the selecting count.
+    noise: Noise
+    norms: Norms
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold(Query[PublishedKeys]):
+    """Groups of at least `least` units whose noisy count is above least - 1 + k + excess, and their answers.
+
+    The ask's noise is that of the selecting count. bounds: of the scan. answers: noise of the other answers.
+    aggregates: how many there are; reused: those that the selecting count answers. other: whether what was suppressed
+    is counted, for each aggregate. beside: one for each aggregate, where any is no count. It is empty for counts of
+    rows, which have the noise `answers`.
+
+    The price is that of the selecting count and of the answers, by their norms, and the delta of groups of one unit
+    (key_delta).
     """
-    job = stream._job
-    require_same_bounds(job, query)
-    published, suppressed = _selected(stream, query, noise, entropy)
-    names = [group_name(number) for number in range(len(job.rows.attributes) + len(job.texts))]
-    published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
-    answers = []
-    for number in range(query.aggregates):
-        exact = published.column(_answer_name(number, query)).to_numpy()
-        if number not in query.reused:
-            exact = exact + draw(query.of_aggregate(number).noise, len(exact), entropy)  # modulo 2^64
-        answers.append(exact)
-    other = _others(suppressed, query, entropy) if query.other else None
-    return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
 
+    bounds: GroupBounds
+    least: int
+    excess: int
+    answers: Noise
+    aggregates: int
+    reused: tuple[int, ...]
+    other: bool
+    beside: tuple[Beside, ...] = ()
 
-def _answer_name(number: int, query: Threshold) -> str:
-    return UNITS if number in query.reused else _table_name(number)
+    def __post_init__(self) -> None:
+        if self.beside and len(self.beside) != self.aggregates:
+            raise InternalError("aggregates without their noise")
+
+    def of_aggregate(self, number: int) -> Beside:
+        """Returns the noise and the norms of one aggregate of the job."""
+        rows = self.bounds.rows
+        return self.beside[number] if self.beside else Beside(self.answers, (rows, rows * rows, rows))
+
+    @property
+    def paid(self) -> tuple[int, ...]:
+        """Returns the aggregates that are answered beside the selecting count."""
+        return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
+
+    @property
+    def above(self) -> int:
+        """Published is what has a noisy count above it."""
+        return self.least - 1 + self.bounds.per_group + self.excess
+
+    def moved(self) -> list[tuple[Noise, Norms]]:
+        """Returns each noise of the answers beside the selecting count, and how far a unit moves all that have it."""
+        norms: dict[int, tuple[Noise, Norms]] = {}
+        for one in map(self.of_aggregate, self.paid):
+            l1, l2_squared, most = one.norms
+            law, known = norms.get(id(one.noise), (one.noise, (0, 0, 0)))
+            norms[id(one.noise)] = law, (known[0] + l1, known[1] + l2_squared, max(known[2], most))
+        return list(norms.values())
+
+    def cost(self, ask: Ask[PublishedKeys]) -> Charge:
+        bounds, noise = self.bounds, ask.law
+        if any(law.kind is not noise.kind for law in (self.answers, *(one.noise for one in self.beside))):
+            raise InternalError("a release has either Laplace or Gaussian noise")
+        costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
+        costs += [law.cost(*norms) for law, norms in self.moved()]
+        return together(costs, key_delta(noise, self.excess, bounds.groups))
+
+    def require(self, job: object) -> None:
+        if not isinstance(job, KeyedJob) or (bounds_of(job), len(job.rows.aggregates)) != (
+            self.bounds,
+            self.aggregates,
+        ):
+            raise InternalError("the plan and the counts disagree about the contribution bounds")
+        moved = [self.of_aggregate(number).norms for number in range(self.aggregates)]
+        if moved != list(job.norms_beside(self.other)):
+            raise InternalError("the plan and the counts disagree about what a unit adds to a group")
+
+    def draw(self, counts: Hidden, ask: Ask[PublishedKeys], entropy: Entropy, chosen: object) -> PublishedKeys:
+        """Counts, adds noise, compares and answers, group by group as they are counted."""
+        if not isinstance(counts, KeyStream):
+            raise InternalError("a query of other counts")
+        job = counts._job
+        self.require(job)
+        published, suppressed = _selected(counts, self, ask.law, entropy)
+        names = [group_name(number) for number in range(len(job.rows.attributes) + len(job.texts))]
+        published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
+        answers = []
+        for number in range(self.aggregates):
+            exact = published.column(UNITS if number in self.reused else _table_name(number)).to_numpy()
+            if number not in self.reused:
+                exact = exact + draw(self.of_aggregate(number).noise, len(exact), entropy)  # modulo 2^64
+            answers.append(exact)
+        other = _others(suppressed, self, entropy) if self.other else None
+        return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
+
+    def certificate(self) -> Mapping[str, object]:
+        bounds = self.bounds
+        counts = {"groups": bounds.groups, "per_group": bounds.per_group, "total": bounds.total, "rows": bounds.rows}
+        if self.beside:  # what is answered beside the selection is written as other measurements are
+            return {**counts, "excess": self.excess, "answered": 0}
+        return {**counts, "excess": self.excess, "answered": len(self.paid), "answers": self.answers}
+
+    def measurements(self) -> list[tuple[Noise, Norms]]:
+        return self.moved() if self.beside else []
 
 
 def _table_name(number: int) -> str:
@@ -116,15 +199,6 @@ def _tables(groups: pa.Table, aggregates: Sequence[Contribution]) -> list[Intege
     """Returns the exact tables of all aggregates, one integer a group each."""
     names = [name for name in groups.column_names if not name.startswith(GROUP) and name != UNITS]
     return tables_from(aggregates, [groups.column(name).to_numpy() for name in names])
-
-
-def require_same_bounds(job: object, query: Threshold) -> None:
-    """Refuses a price for other bounds than those of the SQL that will run."""
-    if not isinstance(job, KeyedJob) or bounds_of(job) != query.bounds or len(job.rows.aggregates) != query.aggregates:
-        raise InternalError("the plan and the counts disagree about the contribution bounds")
-    moved = zip(map(query.of_aggregate, range(query.aggregates)), job.norms_beside(query.other), strict=True)
-    if any(one.norms != norms for one, norms in moved):
-        raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
 
 def bounds_of(job: KeyedJob) -> GroupBounds:

@@ -14,21 +14,56 @@ updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)), with s the variance of the Gaussi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import UNITS, Ask, Scan, SparseVector, Total
 from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, exact_answers
+from dpduck.kernel.price import Ask, Query, Scan, pure
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, exact_answers, keys_of
+from dpduck.kernel.queries.tables import Total
 from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+
+UNITS = 1024
+"""Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseVector(Query[bytes]):
+    """A round of a session: questions are compared with a noisy threshold until one fires, which is measured.
+
+    The ask's noise is that of the thresholds, its times are the rounds. question, measured: noise of the questions
+    and of what fires, in units of 1/UNITS. Answer: the noise of all thresholds, for the secrets file alone. The price
+    of a round are both scales' parts of epsilon, as one pure mechanism, and the measurement.
+    """
+
+    question: Noise
+    measured: Noise
+
+    def cost(self, ask: Ask[bytes]) -> Charge:
+        if {ask.law.kind, self.question.kind} != {NoiseKind.LAPLACE}:
+            raise InternalError("the comparisons of a session have one-sided geometric noise")
+        step = ask.scan.l1 * UNITS
+        compared = step / ask.law.parameter + step / self.question.parameter
+        measured = self.measured.cost(step, step * step)
+        if measured.epsilon is not None:
+            return pure(compared + measured.epsilon)
+        return Charge.concentrated(compared * compared / 2 + measured.rho)
+
+    def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
+        keys_of(counts)
+        return draw_thresholds(ask.law.parameter, ask.times, entropy)
+
+    def certificate(self) -> Mapping[str, object]:
+        return {"question": self.question, "measured": self.measured}
 
 
 @dataclass(frozen=True)

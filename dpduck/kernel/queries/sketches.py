@@ -3,22 +3,24 @@
 Row j adds the signed count of every cell to one of `width` buckets. The hash of a cell whose key labels have numbers
 L_1, L_2, .. is (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, P = 2^61 - 1: pairwise independent over distinct lists of numbers.
 Bucket: this hash modulo the width; sign: the parity of a second such hash. The coefficients are public and released.
-One row of the table changes one bucket of each sketch row by 1: L1 sensitivity `rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.noise.zero_cells import uniform_below
+from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.queries.marginals import cells_of
+from dpduck.kernel.queries.operators import Norms
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -32,6 +34,27 @@ class SketchHashes:
     width: int
     buckets: tuple[tuple[int, ...], ...]
     signs: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch(Query[tuple[SketchHashes, IntegerArray]]):
+    """Signed buckets of a count sketch, with its fresh hashes. A row changes one bucket of each sketch row by 1.
+
+    numbers: of each attribute's labels, all different.
+    """
+
+    rows: int
+    width: int
+    numbers: tuple[IntegerArray, ...] = field(repr=False)
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms(self.rows)
+
+    def draw(
+        self, counts: Hidden, ask: Ask[tuple[SketchHashes, IntegerArray]], entropy: Entropy, chosen: object
+    ) -> tuple[SketchHashes, IntegerArray]:
+        hashes = draw_hashes(self.rows, self.width, len(self.numbers), entropy)
+        return hashes, draw_sketch(cells_of(counts, ask.scan), hashes, self.numbers, ask.law, entropy)
 
 
 def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> SketchHashes:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.kernel.ask import Sketch
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.sketches import SketchHashes, draw_hashes, draw_sketch
+from dpduck.kernel.queries.sketches import Sketch, SketchHashes, draw_hashes, draw_sketch
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import price_of
 

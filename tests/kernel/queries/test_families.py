@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from dpduck.kernel.ask import WEIGHT, Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries import measure as module
-from dpduck.kernel.queries.measure import GRID, FamilyAnswers, Guess
+from dpduck.kernel.price import Ask, price
+from dpduck.kernel.queries import families as module
+from dpduck.kernel.queries.families import GRID, WEIGHT, Candidate, Choice, Families, FamilyAnswers, Guess
+from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import Family
+from dpduck.kernel.queries.tables import Total
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
 from dpduck.mechanisms.synthetic.pool import Pool
@@ -41,7 +43,7 @@ def counts_of(table: np.ndarray, unit_bound: int = 1) -> ExactCounts:
 
 
 def answers_of(table: np.ndarray, pool: Pool, unit_bound: int = 1) -> FamilyAnswers:
-    return FamilyAnswers(counts_of(table, unit_bound), Families(pool.families, pool.whole), unit_bound)
+    return FamilyAnswers(counts_of(table, unit_bound), Families(pool.families, pool.whole))
 
 
 def schedule_of(pure: bool, amount: Fraction, bound: int = 1, first: int = 0, adaptive: bool = False) -> Schedule:
@@ -145,7 +147,7 @@ def test_exact_answers_stay_hidden() -> None:
         with pytest.raises(InternalError):
             leak(meter)
     with pytest.raises(InternalError):
-        FamilyAnswers(counts_of(np.ones((2, 3)), 5), Families(POOL.families, whole=True), 4)
+        FamilyAnswers.of(counts_of(np.ones((2, 3)), 5), Families(POOL.families, whole=True), scan_of(4))
 
 
 def test_roots_round_down() -> None:
@@ -307,7 +309,7 @@ def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPat
             near[tuple(draws.integers(0, n) for n in (2, 3))] += 1
         guess = Guess(draws.uniform(-5, 20, 12), draws.uniform(0, 1e15, 4), np.array([True, True, True, False]))
         for one in (table, near):
-            FamilyAnswers(counts_of(one, rows), families, rows).choose(Choice(families, rate, pure), guess, ENTROPY)
+            FamilyAnswers(counts_of(one, rows), families).choose(Choice(families, rate, pure), guess, ENTROPY)
         assert max(np.abs(seen[-1] - seen[-2])) <= rate * rows
     unweighted = Choice(Families(POOL.families, True), rate, pure)
     assert price_of(Choice(families, rate, pure), None) == price_of(unweighted, None)

@@ -5,10 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import EveryKey
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.histograms import KeyedEntropy, LazyHistogram, keyed_noise, open_histogram
+from dpduck.kernel.queries.histograms import EveryKey, KeyedEntropy, LazyHistogram, keyed_noise, open_histogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import price_of

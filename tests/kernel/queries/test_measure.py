@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.queries import measure as module
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.queries import marginals as module
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery, MatrixFactor
+from dpduck.kernel.queries.tables import measure
 from dpduck.strategies.plan import Measurement, Plan, marginal_query, noisy_queries
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.values.errors import InternalError

@@ -8,11 +8,10 @@ from math import exp
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import Total
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.measure import noisy_total
+from dpduck.kernel.queries.tables import Total, noisy_total
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import price_of
 

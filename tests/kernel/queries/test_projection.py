@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import PRIME
-from dpduck.kernel.ask import Projection
 from dpduck.kernel.counting.jobs import KeyJob
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, count_keys, exact_answers, find
+from dpduck.kernel.queries.projections import Projection, draw_coefficients, measure_projection
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import price_of
 from tests.support.nodes import counts, own

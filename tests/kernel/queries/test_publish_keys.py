@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from benchmarks.papers.joint_threshold import calibrate_jointly
-from dpduck.kernel.ask import Threshold
 from dpduck.kernel.counting.jobs import KeyedJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries import keys as module
 from dpduck.kernel.queries.key_delta import PublishedKeys, key_delta
-from dpduck.kernel.queries.keys import KeyStream
+from dpduck.kernel.queries.keys import KeyStream, Threshold
 from dpduck.mechanisms.keys.plan import KeyPlan, each_of
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -213,7 +212,7 @@ def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.Mo
     job = job_of(4, 4)
     plan = plan_of(job, Fraction(1), other=True)
     query = key_ask(job, plan).query
-    assert isinstance(query, Threshold) and query.answered == plan.aggregates == 2
+    assert isinstance(query, Threshold) and len(query.paid) == plan.aggregates == 2
     rows = crowd("many", plan.threshold + 5, 0) + crowd("more", plan.threshold + 5, 10**4) + crowd("rare", 1, 10**5)
     unit: list[Row] = [(-1, reason, "F") for reason in ("many", "more", "rare", "alone")]
     without, together = published(rows, job, plan), published(rows + unit, job, plan)

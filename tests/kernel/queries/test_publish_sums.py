@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import Ask, Beside, Scan, Threshold, price
 from dpduck.kernel.counting.jobs import KeyedJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan, price
 from dpduck.kernel.queries import keys as module
 from dpduck.kernel.queries.key_delta import PublishedKeys
-from dpduck.kernel.queries.keys import KeyStream, bounds_of
+from dpduck.kernel.queries.keys import Beside, KeyStream, Threshold, bounds_of
 from dpduck.language.select.request import Aggregate, Operand
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys

@@ -7,12 +7,12 @@ from math import exp
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import UNITS, price
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import price
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.kernel.queries.measure import noisy_total
-from dpduck.kernel.queries.sessions import GateLaw, Questions, SessionGate, draw_thresholds, one_sided
+from dpduck.kernel.queries.sessions import UNITS, GateLaw, Questions, SessionGate, draw_thresholds, one_sided
+from dpduck.kernel.queries.tables import noisy_total
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 from tests.kernel.doors import scan_of

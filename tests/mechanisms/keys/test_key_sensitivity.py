@@ -8,9 +8,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import Threshold
 from dpduck.kernel.counting.jobs import KeyedJob
-from dpduck.kernel.queries.keys import GROUP, _tables, read_groups
+from dpduck.kernel.queries.keys import GROUP, Threshold, _tables, read_groups
 from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.stage import UNITS
 from dpduck.language.select.analyse import analyse

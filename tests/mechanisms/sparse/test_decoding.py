@@ -15,8 +15,8 @@ from dpduck.algebra.hashing import evaluate
 from dpduck.engine.macros import shipped_texts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
 from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.projections import draw_coefficients, measure_projection
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, ProjectionPlan, plan_projection
 from dpduck.values.privacy import Charge
 from tests.algebra.sign_oracle import elements_of, signs

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate, reduced
-from dpduck.kernel.ask import Projection
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
 from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.projections import Projection, draw_coefficients, measure_projection
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, distortion_quantile, plan_projection
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge

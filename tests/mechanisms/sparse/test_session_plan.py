@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import UNITS, price
 from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.price import price
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.kernel.queries.sessions import SessionGate, draw_thresholds
+from dpduck.kernel.queries.sessions import UNITS, SessionGate, draw_thresholds
 from dpduck.mechanisms.sparse.session import Declared, Hypothesis, SessionPlan, plan_session, total_margin
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
