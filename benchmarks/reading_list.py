@@ -12,7 +12,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 CLAIM = {
     "the order of a release, prices, the door": (
-        "kernel/door kernel/price kernel/queries/operators kernel/noise/law kernel/queries/key_delta "
+        "kernel/door kernel/price kernel/queries/operators kernel/noise/law "
         "kernel/noise/draw kernel/rows/reader mechanisms/release"
     ),
     "integers to counts": (
@@ -95,7 +95,7 @@ LEFT_OUT = {
         "kernel/places/twin_writer kernel/places/prepared kernel/places/clamps kernel/places/labels"
     ),
     "and cubes alone: counts, sums, averages, ranges of declared keys": (
-        "kernel/queries/keys kernel/queries/key_delta kernel/queries/key_counts kernel/queries/families "
+        "kernel/queries/keys kernel/queries/key_counts kernel/queries/families "
         "kernel/queries/sessions kernel/queries/projections kernel/queries/histograms kernel/queries/sketches "
         "kernel/queries/summaries "
         "mechanisms/sparse/ask mechanisms/sparse/keys kernel/queries/streams algebra/dyadic algebra/hashing"

@@ -174,9 +174,8 @@ READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "facts.py", "plans.py", "worke
 READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetchall", "fetchone", "fetchnumpy", "arrow"}
 ONLY_THE_DOOR = {
     *("count_exactly", "count_keys", "KeyStream", "ExactCounts", "KeyCounts", "SparseCounts", "Hidden"),
-    *("cells_of", "keys_of", "exact_marginals", "sparse_counts", "present", "FamilyAnswers"),
-    *("draw", "draw_together", "measure", "with_noise", "noisy_total", "draw_sketch", "draw_summary"),
-    *("measure_projection", "open_histogram", "draw_thresholds", "one_sided", "discrete_laplace", "discrete_gaussian"),
+    *("cells_of", "keys_of", "exact_marginals", "exact_sketch", "sparse_counts", "present", "family_answers"),
+    *("draw", "draw_together", "with_noise", "draw_summary", "one_sided", "discrete_laplace", "discrete_gaussian"),
     *("exact", "hidden", "key_counting", "key_counts", "marginals", "tables", "quantiles", "families", "keys"),
     *("projections", "histograms", "sessions", "sketches", "summaries"),
 }

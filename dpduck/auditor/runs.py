@@ -24,7 +24,7 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyDigests
-from dpduck.kernel.queries.key_delta import PublishedKeys
+from dpduck.kernel.queries.keys import PublishedKeys
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.sketches import Sketch, SketchHashes, hashed
 from dpduck.kernel.queries.summaries import NoisySummary

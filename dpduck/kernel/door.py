@@ -274,14 +274,12 @@ def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], pai
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
     """Refuses asks that cost more than the charge, or whose bounds are not those of what will be counted."""
-    known: set[int] = set()
-    for ask in asks:
-        if id(ask.scan) not in known and any(bound != ask.scan.l1 for bound in job_bounds(ask.scan)):
+    for scan in {id(ask.scan): ask.scan for ask in asks}.values():
+        if any(bound != scan.l1 for bound in job_bounds(scan)):
             raise InternalError("the asks and the counts disagree about the contribution bound; nothing was charged")
-        if id(ask.scan) not in known and (ask.scan.most, ask.scan.squared) != (None, None):
-            _require_same_cells(ask.scan)
+        _require_same_cells(scan)
+    for ask in asks:
         ask.query.require(ask.scan.job)
-        known.add(id(ask.scan))
     cost = price(asks)
     if charge.epsilon is None:
         within = cost.rho <= charge.rho
@@ -301,6 +299,8 @@ def require_periods(scan: Scan, periods: Periods | None) -> None:
 def _require_same_cells(scan: Scan) -> None:
     """Refuses a bound of one cell that is not that of what will be counted, or is of cells of other attributes."""
     job = scan.job
+    if (scan.most, scan.squared) == (None, None):
+        return
     if not isinstance(job, CountingJob) or scan.attributes != len(job.attributes):
         raise InternalError("the asks and the counts disagree about the attributes; nothing was charged")
     for bounds, claimed in ((job.cell_bounds, scan.most), (job.squared_bounds, scan.squared)):
@@ -321,8 +321,7 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
     weighed = bool(job.levels) or all(one.norm for one in job.aggregates)
     if not same or not weighed or any(bound != scan.l1 for bound in job_bounds(scan)):
         raise InternalError("an ask of no family")
-    if (scan.most, scan.squared) != (None, None):
-        _require_same_cells(scan)
+    _require_same_cells(scan)
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:

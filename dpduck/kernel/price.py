@@ -36,6 +36,8 @@ class Query(Generic[Answer]):
     __slots__ = ()
     has_noise: ClassVar[bool] = True
     """Whether an ask names the noise. Other queries say all of their chance themselves."""
+    certified: ClassVar[tuple[str, ...]] = ()
+    """The attributes that are in the line of a certificate, for a query without norms."""
 
     def moves(self, scan: Scan) -> Norms | None:
         """Returns how far one unit moves the exact answers (L1, squared L2, any one number), if that is all of the
@@ -62,8 +64,10 @@ class Query(Generic[Answer]):
         return [ask.query.draw(counts, ask, entropy, None) for ask in asks]
 
     def certificate(self) -> Mapping[str, object]:
-        """Returns the numbers, rationals and noises that its price is computed from, for a query without norms."""
-        raise InternalError("nobody can describe this question")
+        """Returns the numbers and noises that its price is computed from, for a query without norms."""
+        if not self.certified:
+            raise InternalError("nobody can describe this question")
+        return {name: getattr(self, name) for name in self.certified}
 
     def measurements(self) -> Sequence[tuple[Noise, Norms]]:
         """Returns further noises that a certificate lists, each with how far one unit moves all that have it."""
@@ -100,11 +104,6 @@ class Scan:
     most: int | None = None
     squared: int | None = None
     attributes: int = 0
-
-    @property
-    def cell_bound(self) -> int:
-        """Returns the most that a unit adds to one cell of all attributes."""
-        return self.l1 if self.most is None else self.most
 
     def norms(self, numbers: int = 1) -> Norms:
         """Returns how far a unit moves so many numbers, each of them by l1 at most."""
@@ -154,20 +153,26 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
 
     Asks that share a noise are added up as norms first: their number may be great.
     """
-    norms: dict[int, tuple[Noise, int, int, int]] = {}
-    charges: list[Charge] = []
+    charges, moved = list[Charge](), list[tuple[Noise, Norms]]()
     for ask in asks:
-        moved = ask.moves
-        if ask.noise is None or moved is None:
-            charges.append(_repeated(ask.query.cost(ask), ask.times))
-            continue
-        _, l1, l2_squared, most = norms.get(id(ask.noise), (ask.noise, 0, 0, 0))
-        l1, l2_squared = l1 + moved[0] * ask.times, l2_squared + moved[1] * ask.times
-        norms[id(ask.noise)] = ask.noise, l1, l2_squared, max(most, moved[2])
-    charges += [noise.cost(l1, l2_squared, most) for noise, l1, l2_squared, most in norms.values()]
+        norms, times = ask.moves, ask.times
+        if ask.noise is None or norms is None:
+            charges.append(_repeated(ask.query.cost(ask), times))
+        else:
+            moved.append((ask.noise, (norms[0] * times, norms[1] * times, norms[2])))
+    charges += [noise.cost(*norms) for noise, norms in by_noise(moved)]
     if not charges:
         raise InternalError("a release that asks nothing")
     return together(charges)
+
+
+def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
+    """Adds up how far a unit moves all answers that have one and the same noise."""
+    norms: dict[int, tuple[Noise, Norms]] = {}
+    for noise, (l1, l2_squared, most) in moved:
+        _, known = norms.get(id(noise), (noise, (0, 0, 0)))
+        norms[id(noise)] = noise, (known[0] + l1, known[1] + l2_squared, max(known[2], most))
+    return list(norms.values())
 
 
 def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:

@@ -256,7 +256,7 @@ def _certain_choice(patch: pytest.MonkeyPatch) -> None:
 
 
 def _exact_total(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tables, "noisy_total", lambda counts, noise, entropy: int(counts._exact_counts.sum()))
+    patch.setattr(tables.Total, "draw", lambda query, counts, ask, entropy, chosen: int(counts._exact_counts.sum()))
 
 
 PLANTED = (

@@ -12,18 +12,16 @@ or remove all of them):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.counting.hidden import ExactCounts, Hidden
+from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.choice import exponential_choice, permute_and_flip
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.price import Ask, Query, Scan, pure
 from dpduck.kernel.queries.marginals import cells_of, exact_marginals
 from dpduck.kernel.queries.operators import Family, Norms
@@ -74,16 +72,16 @@ class Guess:
 class Choice(Query[int]):
     """The number of a candidate that is answered badly, with chances as exp(rate * weight * distance).
 
-    The distance of an answer from its estimate moves by at most l1, and no weight is above 1. pure: permute and flip;
-    else the exponential mechanism, whose loss lies in a range of its epsilon: an eighth of its square in rho. It takes
-    a Guess.
+    The distance of an answer from its estimate moves by at most l1, and no weight is above 1: epsilon is twice the rate
+    times l1. pure: permute and flip; else the exponential mechanism, whose loss lies in a range of its epsilon: an
+    eighth of its square in rho. It takes a Guess.
     """
 
     families: Families
     rate: Fraction
     pure: bool
-
     has_noise = False
+    certified = ("rate", "pure")
 
     def cost(self, ask: Ask[int]) -> Charge:
         loss = 2 * self.rate * ask.scan.l1
@@ -92,12 +90,26 @@ class Choice(Query[int]):
         return pure(loss) if self.pure else Charge.concentrated(loss * loss / 8)
 
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
+        """Returns a candidate whose distance from its estimate, less its penalty, is nearly the largest."""
         if not isinstance(chosen, Guess):
             raise InternalError("a choice without its estimates")
-        return FamilyAnswers.of(counts, self.families, ask.scan).choose(self, chosen, entropy)
-
-    def certificate(self) -> Mapping[str, object]:
-        return {"rate": self.rate, "pure": self.pure}
+        estimates, families = chosen.estimates, self.families
+        exact, starts = family_answers(counts, families, ask.scan)
+        fit = estimates.shape == exact.shape and chosen.allowed.any()
+        if not fit or np.abs(estimates).max() > LARGEST_ESTIMATE:
+            raise InternalError("estimates are not of these candidates")
+        if families.whole and float(np.add.reduceat(np.abs(estimates), starts[:-1]).max()) > LARGEST_ESTIMATE:
+            raise InternalError("estimates of a marginal are too large for 64-bit scores")
+        grid = np.rint(estimates * GRID).astype(np.int64)
+        scores = np.abs(exact * GRID - grid)
+        if families.whole:
+            scores = np.add.reduceat(scores, starts[:-1])
+        scores -= np.rint(np.clip(chosen.penalties, -LARGEST_ESTIMATE, LARGEST_ESTIMATE) * GRID).astype(np.int64)
+        rate, numbers = self.rate / GRID, np.flatnonzero(chosen.allowed)
+        if families.weights:
+            scores, rate = scores * np.array(families.weights, np.int64), rate / WEIGHT
+        mechanism = permute_and_flip if self.pure else exponential_choice
+        return int(numbers[mechanism(scores[numbers], rate, entropy)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +127,7 @@ class Candidate(Query[IntegerArray]):
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
         if not isinstance(chosen, int):
             raise InternalError("a candidate without its number")
-        return FamilyAnswers.of(counts, self.families, ask.scan).answer(chosen, ask.law, entropy)
+        return _noisy(counts, ask, self.families, chosen, self.families.whole, entropy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,61 +145,24 @@ class Marginal(Query[IntegerArray]):
         return scan.norms()
 
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
-        return FamilyAnswers.of(counts, self.families, ask.scan).marginal(self.number, ask.law, entropy)
+        return _noisy(counts, ask, self.families, self.number, True, entropy)
 
 
-class FamilyAnswers(Hidden):
-    """The exact answers of families of queries; hidden."""
-
-    __slots__ = ("_exact", "_families", "_starts", "_weights")
-
-    def __init__(self, counts: ExactCounts, families: Families) -> None:
-        marginals = exact_marginals(counts, 0, {family.attributes for family in families.families})
+def family_answers(counts: Hidden, families: Families, scan: Scan) -> tuple[IntegerArray, IntegerArray]:
+    """Returns the exact answers of all families, one after the other, and where each family starts; computed once."""
+    cells = cells_of(counts, scan)
+    if families not in cells._exact_answers:
+        marginals = exact_marginals(cells, 0, {family.attributes for family in families.families})
         answers = [family.answers(marginals[family.attributes]) for family in families.families]
-        self._exact = np.concatenate(answers)
-        self._starts = np.cumsum([0, *(len(answer) for answer in answers)])
-        self._families = families
-        self._weights = np.array(families.weights, np.int64) if families.weights else None
+        starts = np.cumsum([0, *(len(answer) for answer in answers)])
+        cells._exact_answers[families] = np.concatenate(answers), starts
+    return cells._exact_answers[families]
 
-    @classmethod
-    def of(cls, counts: Hidden, families: Families, scan: Scan) -> FamilyAnswers:
-        """Returns the answers from these counts, which are computed once."""
-        cells = cells_of(counts, scan)
-        if families not in cells._exact_answers:
-            cells._exact_answers[families] = cls(cells, families)
-        found: FamilyAnswers = cells._exact_answers[families]
-        return found
 
-    def choose(self, choice: Choice, guess: Guess, entropy: Entropy) -> int:
-        """Returns a candidate whose distance from its estimate, less its penalty, is nearly the largest."""
-        estimates, whole = guess.estimates, self._families.whole
-        fit = estimates.shape == self._exact.shape and guess.allowed.any()
-        if not fit or np.abs(estimates).max() > LARGEST_ESTIMATE:
-            raise InternalError("estimates are not of these candidates")
-        if whole and float(np.add.reduceat(np.abs(estimates), self._starts[:-1]).max()) > LARGEST_ESTIMATE:
-            raise InternalError("estimates of a marginal are too large for 64-bit scores")
-        grid = np.rint(estimates * GRID).astype(np.int64)
-        scores = np.abs(self._exact * GRID - grid)
-        if whole:
-            scores = np.add.reduceat(scores, self._starts[:-1])
-        scores -= np.rint(np.clip(guess.penalties, -LARGEST_ESTIMATE, LARGEST_ESTIMATE) * GRID).astype(np.int64)
-        rate, numbers = choice.rate / GRID, np.flatnonzero(guess.allowed)
-        if self._weights is not None:
-            scores, rate = scores * self._weights, rate / WEIGHT
-        mechanism = permute_and_flip if choice.pure else exponential_choice
-        return int(numbers[mechanism(scores[numbers], rate, entropy)])
-
-    def answer(self, candidate: int, noise: Noise, entropy: Entropy) -> IntegerArray:
-        """Returns the noisy answer of a candidate, shape (queries,): one number, or every cell of a marginal."""
-        if self._families.whole:
-            return self.marginal(candidate, noise, entropy)
-        return self._noisy(candidate, candidate + 1, noise, entropy)
-
-    def marginal(self, number: int, noise: Noise, entropy: Entropy) -> IntegerArray:
-        """Returns every answer of a family that is a marginal, shape (cells,)."""
-        return self._noisy(self._starts[number], self._starts[number + 1], noise, entropy)
-
-    def _noisy(self, first: int, last: int, noise: Noise, entropy: Entropy) -> IntegerArray:
-        noisy = draw(noise, int(last - first), entropy)
-        noisy += self._exact[first:last]
-        return noisy
+def _noisy(counts: Hidden, ask: Ask[IntegerArray], of: Families, number: int, whole: bool, by: Entropy) -> IntegerArray:
+    """Returns a noisy answer, shape (queries,). whole: every cell of the family of this number, else one query."""
+    exact, starts = family_answers(counts, of, ask.scan)
+    first, last = (starts[number], starts[number + 1]) if whole else (number, number + 1)
+    noisy = draw(ask.law, int(last - first), by)
+    noisy += exact[first:last]
+    return noisy

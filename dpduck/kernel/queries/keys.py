@@ -1,11 +1,14 @@
 """Counts groups by private keys, and decides by noisy counts alone which of them are published; nothing else of a
-group leaves before that."""
+group leaves before that. What publishing one that was not there may cost is a tail of the noise, computed here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from math import erfc, exp, expm1, fsum, log1p, sqrt
 
 import duckdb
 import numpy as np
@@ -20,9 +23,8 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyedJob
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.price import Ask, Query, together
-from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys, key_delta
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Query, by_noise, together
 from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.binning import code_expression, is_long_list, label_name, short_label
@@ -51,6 +53,45 @@ class KeyStream(Hidden):
         with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
             for _ in batches:
                 pass
+
+
+SUMMED = 9e6
+"""Up to this sigma^2 a tail is summed term by term."""
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """What one privacy unit changes at most.
+
+    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
+    """
+
+    groups: int
+    per_group: int
+    total: int
+    rows: int
+
+    @property
+    def l1(self) -> int:
+        """Returns the L1 norm of what a unit changes in the counts that keys are selected by."""
+        return min(self.groups * self.per_group, self.total)
+
+    @property
+    def l2_squared(self) -> int:
+        """Returns its squared L2 norm: the total in as few groups as hold it."""
+        return min(self.groups * self.per_group**2, self.total * self.per_group)
+
+
+@dataclass(frozen=True)
+class PublishedKeys:
+    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
+
+    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
+    """
+
+    keys: tuple[pa.Array, ...]
+    answers: tuple[IntegerArray, ...]
+    other: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +145,7 @@ class Threshold(Query[PublishedKeys]):
 
     def moved(self) -> list[tuple[Noise, Norms]]:
         """Returns each noise of the answers beside the selecting count, and how far a unit moves all that have it."""
-        norms: dict[int, tuple[Noise, Norms]] = {}
-        for one in map(self.of_aggregate, self.paid):
-            l1, l2_squared, most = one.norms
-            law, known = norms.get(id(one.noise), (one.noise, (0, 0, 0)))
-            norms[id(one.noise)] = law, (known[0] + l1, known[1] + l2_squared, max(known[2], most))
-        return list(norms.values())
+        return by_noise((one.noise, one.norms) for one in map(self.of_aggregate, self.paid))
 
     def cost(self, ask: Ask[PublishedKeys]) -> Charge:
         bounds, noise = self.bounds, ask.law
@@ -120,10 +156,7 @@ class Threshold(Query[PublishedKeys]):
         return together(costs, key_delta(noise, self.excess, bounds.groups))
 
     def require(self, job: object) -> None:
-        if not isinstance(job, KeyedJob) or (bounds_of(job), len(job.rows.aggregates)) != (
-            self.bounds,
-            self.aggregates,
-        ):
+        if not isinstance(job, KeyedJob) or bounds_of(job) != self.bounds:
             raise InternalError("the plan and the counts disagree about the contribution bounds")
         moved = [self.of_aggregate(number).norms for number in range(self.aggregates)]
         if moved != list(job.norms_beside(self.other)):
@@ -140,46 +173,50 @@ class Threshold(Query[PublishedKeys]):
         published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
         answers = []
         for number in range(self.aggregates):
-            exact = published.column(UNITS if number in self.reused else _table_name(number)).to_numpy()
+            exact = published.column(UNITS if number in self.reused else f"{TABLE}{number}").to_numpy()
             if number not in self.reused:
                 exact = exact + draw(self.of_aggregate(number).noise, len(exact), entropy)  # modulo 2^64
             answers.append(exact)
-        other = _others(suppressed, self, entropy) if self.other else None
+        other = None
+        if self.other:  # modulo 2^64, as all tables are
+            noise = [draw(self.of_aggregate(number).noise, 1, entropy)[0] for number in range(self.aggregates)]
+            other = tuple((suppressed + np.array(noise)).tolist())
         return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
 
     def certificate(self) -> Mapping[str, object]:
-        bounds = self.bounds
-        counts = {"groups": bounds.groups, "per_group": bounds.per_group, "total": bounds.total, "rows": bounds.rows}
+        counts = {**asdict(self.bounds), "excess": self.excess}
         if self.beside:  # what is answered beside the selection is written as other measurements are
-            return {**counts, "excess": self.excess, "answered": 0}
-        return {**counts, "excess": self.excess, "answered": len(self.paid), "answers": self.answers}
+            return {**counts, "answered": 0}
+        return {**counts, "answered": len(self.paid), "answers": self.answers}
 
     def measurements(self) -> list[tuple[Noise, Norms]]:
         return self.moved() if self.beside else []
 
 
-def _table_name(number: int) -> str:
-    """Returns the column of an aggregate's table, one integer a group."""
-    return f"dpduck_table_{number}"
+def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
+    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there. 1 below 0.
 
-
-def _others(suppressed: Sequence[int], query: Threshold, entropy: Entropy) -> tuple[int, ...]:
-    """Returns what was suppressed of each aggregate, with noise."""
-    if not query.beside:
-        added = draw(query.answers, query.aggregates, entropy).tolist()
+    Gaussian, f(n) = exp(-n^2 / (2 sigma^2)): the sum of f from excess + 1 on over that of all; for large sigma f is
+    convex there, so each term is at most the integral over the unit around it, and the sum of all is at least
+    sqrt(2 pi) sigma (Poisson's formula has positive terms only).
+    """
+    first, scale = excess + 1, float(noise.parameter)
+    if noise.kind is NoiseKind.LAPLACE:
+        one = exp(-first / scale) / (1 + exp(-1 / scale))
+    elif scale > SUMMED:
+        one = erfc((first - 0.5) / sqrt(2 * scale)) / 2 if (first - 0.5) ** 2 > scale else 1.0
     else:
-        added = [int(draw(one.noise, 1, entropy)[0]) for one in query.beside]
-    return tuple(_wrapped(exact + more) for exact, more in zip(suppressed, added, strict=True))
+        last = int(sqrt(first * first + 90 * scale)) + 2
+        terms = fsum(exp(-n * n / (2 * scale)) for n in range(first, last))
+        one = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
+    one *= 1 + 1e-10
+    share = 1.0 if one >= 0.5 else -expm1(groups * log1p(-one))
+    return min(Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290), Fraction(1))
 
 
-def _wrapped(number: int) -> int:
-    """Returns a number modulo 2^64, as all tables are."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, list[int]]:
+def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, IntegerArray]:
     """Returns the published groups, their units noisy, and the exact sums of all others."""
-    suppressed, kept = [0] * query.aggregates, []
+    suppressed, kept = np.zeros(query.aggregates, np.int64), []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:
         for groups in batches:
             units = groups.column(UNITS).to_numpy()
@@ -187,10 +224,10 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             chosen = (units >= query.least) & (noisy > query.above)
             tables = _tables(groups, stream._job.rows.aggregates)
             for number, table in enumerate(tables):
-                suppressed[number] += int(table[~chosen].sum())
+                suppressed[number : number + 1] += table[~chosen].sum()
             names = [name for name in groups.column_names if name.startswith(GROUP)]
             columns = {name: groups.column(name) for name in names} | {UNITS: pa.array(noisy)}
-            columns |= {_table_name(number): pa.array(table) for number, table in enumerate(tables)}
+            columns |= {f"{TABLE}{number}": pa.array(table) for number, table in enumerate(tables)}
             kept.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
     return pa.concat_tables(kept), suppressed
 
@@ -214,7 +251,7 @@ def bounds_of(job: KeyedJob) -> GroupBounds:
 # Texts are grouped by their bytes: a collation would show one person's spelling of a key that others wrote otherwise.
 
 
-GROUP = "dpduck_group_"
+GROUP, TABLE = "dpduck_group_", "dpduck_table_"  # columns of keys, and of an aggregate's table, one integer a group
 
 
 def group_name(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -25,8 +24,8 @@ class Within(Query[None]):
     pure: bool
     kinds: tuple[type[Query[Any]], ...]
     weighed: bool = False
-
     has_noise = False
+    certified = ("limit", "pure")
 
     def cost(self, ask: Ask[None]) -> Charge:
         return pure(self.limit) if self.pure else Charge.concentrated(self.limit)
@@ -43,6 +42,3 @@ class Within(Query[None]):
 
     def is_counted_later(self) -> bool:
         return self.weighed
-
-    def certificate(self) -> Mapping[str, object]:
-        return {"limit": self.limit, "pure": self.pure}

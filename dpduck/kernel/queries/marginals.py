@@ -19,24 +19,25 @@ LARGEST_SHARED = 1 << 16  # cells of a table that some of very many attributes s
 OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
 
 
-def cells_of(counts: Hidden, scan: Scan) -> ExactCounts:
-    """Returns counts by cell; refuses others, and other bounds of the first table than the price is of."""
+def cells_of(
+    counts: Hidden, scan: Scan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
+) -> ExactCounts:
+    """Returns counts by cell; refuses others, another domain, and tables with other bounds than the price is of."""
     if not isinstance(counts, ExactCounts):
         raise InternalError("a query of other counts")
-    if counts._unit_bounds[0] != scan.l1:
+    if any(counts._unit_bounds[table] != scan.l1 for table in tables):
         raise InternalError("the asks and the counts disagree about the contribution bound")
+    asked = [pair for query in queries for pair in zip(query.attributes, query.factors, strict=True)]
+    sizes = dict(enumerate(counts._sizes))
+    if any(sizes.get(attribute) != factor.size for attribute, factor in asked):
+        raise InternalError("the plan and the counts disagree about the domain")
     return counts
 
 
-def require_fit(counts: ExactCounts, queries: Sequence[KroneckerQuery]) -> None:
-    """Refuses counts of another domain."""
-    sizes = counts._sizes
-    if not all(
-        attribute < len(sizes) and factor.size == sizes[attribute]
-        for query in queries
-        for attribute, factor in zip(query.attributes, query.factors, strict=True)
-    ):
-        raise InternalError("the plan and the counts disagree about the domain")
+def require_cells(query: KroneckerQuery) -> None:
+    """Refuses answers that are not of one cell each: cells share no rows."""
+    if not query.is_identity:
+        raise InternalError("values of several cells add up to no other query")
 
 
 def require_values(job: object, values: int) -> None:
@@ -45,13 +46,14 @@ def require_values(job: object, values: int) -> None:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
-def by_value(counts: ExactCounts, query: KroneckerQuery, values: int) -> tuple[int, ...]:
-    """Returns the attributes of a query and the last one, which has so many values; refuses counts of others."""
-    require_fit(counts, [query])
-    last = len(counts._sizes) - 1
-    if last in query.attributes or counts._sizes[last] != values:
+def by_value(counts: Hidden, scan: Scan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
+    """Returns counts by cell, and the last attribute, which is none of the query's and has so many values."""
+    require_cells(query)
+    cells = cells_of(counts, scan, [query])
+    last = len(cells._sizes) - 1
+    if last in query.attributes or cells._sizes[last] != values:
         raise InternalError("the plan and the counts disagree about the values")
-    return (*query.attributes, last)
+    return cells, last
 
 
 def exact_marginals(
@@ -120,3 +122,11 @@ def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
         found *= counts._sizes[attribute]
         found += counts._exact_coordinates[attribute]
     return found
+
+
+def present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
+    """Returns the exact number of values of the last attribute in each cell of these."""
+    cells = tuple(counts._sizes[attribute] for attribute in attributes)
+    position = positions(counts, (*attributes, len(counts._sizes) - 1))[counts._exact_counts[0] > 0]
+    found = np.bincount(np.unique(position) // counts._sizes[-1], minlength=prod(cells))
+    return found.astype(np.int64).reshape(cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,7 +11,7 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.choice import exponential_choice
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.price import Ask, Query
-from dpduck.kernel.queries.marginals import by_value, cells_of, exact_marginals, require_values
+from dpduck.kernel.queries.marginals import by_value, exact_marginals, require_cells, require_values
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import IntegerArray
@@ -31,7 +30,8 @@ class Quantiles(Query[IntegerArray]):
     (the others) + shift and above * (rows after it) - below * (the others) - shift, at least 0: below and above are
     whole, as 1 - q to q. The chance of a bucket is as exp(-rate * distance), of no answer as if its distance were
     max(below, above) * (rows of the cell) - nothing. A row moves each by max(below, above) at most, in one cell. Cells
-    hold different rows, so that each is a choice of its own.
+    hold different rows, so that each is a choice of its own, and epsilons of all add up to twice the rate times what a
+    unit moves.
     """
 
     query: KroneckerQuery
@@ -41,7 +41,6 @@ class Quantiles(Query[IntegerArray]):
     rate: Fraction
     nothing: int
     shift: int = 0
-
     has_noise = False
 
     def __post_init__(self) -> None:
@@ -51,17 +50,18 @@ class Quantiles(Query[IntegerArray]):
             raise Refusal("at this price a quantile would be chance alone", accepted="a larger epsilon or rho")
 
     def cost(self, ask: Ask[IntegerArray]) -> Charge:
+        require_cells(self.query)
         loss = 2 * self.rate * max(self.below, self.above) * ask.scan.l1
-        if self.rate <= 0 or not self.query.is_identity:
-            raise InternalError("a choice without chance, or of cells that share rows")
+        if loss <= 0:
+            raise InternalError("a choice without chance")
         return Charge(loss, min(loss * loss / 8, rho_of_pure(loss)))
 
     def require(self, job: object) -> None:
         require_values(job, self.buckets)
 
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
-        cells = cells_of(counts, ask.scan)
-        wanted = by_value(cells, self.query, self.buckets)
+        cells, last = by_value(counts, ask.scan, self.query, self.buckets)
+        wanted = (*self.query.attributes, last)
         table = exact_marginals(cells, 0, {wanted})[wanted].reshape(-1, self.buckets)
         through = table.cumsum(axis=1)
         rows, before = through[:, -1:], through - table
@@ -73,5 +73,5 @@ class Quantiles(Query[IntegerArray]):
         numbers = [exponential_choice(of_cell, self.rate, entropy) for of_cell in scores]
         return np.array(numbers, dtype=np.int64).reshape(self.query.shape)
 
-    def certificate(self) -> Mapping[str, object]:
+    def certificate(self) -> dict[str, object]:
         return {"rate": self.rate, "largest_weight": max(self.below, self.above)}

@@ -14,7 +14,7 @@ updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)), with s the variance of the Gaussi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -47,6 +47,7 @@ class SparseVector(Query[bytes]):
 
     question: Noise
     measured: Noise
+    certified = ("question", "measured")
 
     def cost(self, ask: Ask[bytes]) -> Charge:
         if {ask.law.kind, self.question.kind} != {NoiseKind.LAPLACE}:
@@ -60,10 +61,7 @@ class SparseVector(Query[bytes]):
 
     def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
         keys_of(counts)
-        return draw_thresholds(ask.law.parameter, ask.times, entropy)
-
-    def certificate(self) -> Mapping[str, object]:
-        return {"question": self.question, "measured": self.measured}
+        return one_sided(ask.law.parameter, 2 * ask.times, entropy).tobytes()  # of both sides for every round
 
 
 @dataclass(frozen=True)
@@ -107,11 +105,6 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
         kept.append(drawn[drawn >= 0][:missing])
         missing -= len(kept[-1])
     return np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
-
-
-def draw_thresholds(scale: Fraction, rounds: int, entropy: Entropy) -> bytes:
-    """Draws threshold noise of both sides for every round, for the secrets file alone."""
-    return one_sided(scale, 2 * rounds, entropy).tobytes()
 
 
 class Questions(Hidden):

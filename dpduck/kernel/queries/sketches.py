@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.noise.zero_cells import uniform_below
 from dpduck.kernel.price import Ask, Query, Scan
 from dpduck.kernel.queries.marginals import cells_of
@@ -36,9 +35,13 @@ class SketchHashes:
     signs: tuple[tuple[int, ...], ...]
 
 
+Sketched = tuple[SketchHashes, IntegerArray]
+
+
 @dataclass(frozen=True, eq=False)
-class Sketch(Query[tuple[SketchHashes, IntegerArray]]):
-    """Signed buckets of a count sketch, with its fresh hashes. A row changes one bucket of each sketch row by 1.
+class Sketch(Query[Sketched]):
+    """Noisy signed buckets, shape (rows, width), with their fresh hashes. A row changes one bucket of each sketch row
+    by 1.
 
     numbers: of each attribute's labels, all different.
     """
@@ -50,28 +53,20 @@ class Sketch(Query[tuple[SketchHashes, IntegerArray]]):
     def moves(self, scan: Scan) -> Norms:
         return scan.norms(self.rows)
 
-    def draw(
-        self, counts: Hidden, ask: Ask[tuple[SketchHashes, IntegerArray]], entropy: Entropy, chosen: object
-    ) -> tuple[SketchHashes, IntegerArray]:
-        hashes = draw_hashes(self.rows, self.width, len(self.numbers), entropy)
-        return hashes, draw_sketch(cells_of(counts, ask.scan), hashes, self.numbers, ask.law, entropy)
+    def draw(self, counts: Hidden, ask: Ask[Sketched], entropy: Entropy, chosen: object) -> Sketched:
+        drawn = uniform_below(PRIME, 2 * self.rows * (len(self.numbers) + 1), entropy).reshape(2, self.rows, -1)
+        buckets, signs = (tuple(tuple(row) for row in table) for table in drawn.tolist())
+        hashes = SketchHashes(self.width, buckets, signs)
+        noisy = draw(ask.law, self.rows * self.width, entropy).reshape(self.rows, self.width)
+        noisy += exact_sketch(cells_of(counts, ask.scan), hashes, self.numbers)
+        return hashes, noisy
 
 
-def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> SketchHashes:
-    """Draws fresh coefficients."""
-    drawn = uniform_below(PRIME, 2 * rows * (attributes + 1), entropy).reshape(2, rows, attributes + 1).tolist()
-    buckets, signs = (tuple(tuple(row) for row in table) for table in drawn)
-    return SketchHashes(width, buckets, signs)
-
-
-def draw_sketch(
-    counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[NDArray[np.int64]], noise: Noise, entropy: Entropy
-) -> IntegerArray:
-    """Returns noisy buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
+def exact_sketch(counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[IntegerArray]) -> IntegerArray:
+    """Returns the exact buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
     if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
         raise InternalError("the sketch and the counts disagree about the domain")
-    values = counts._exact_counts[0]
-    table = draw(noise, len(hashes.buckets) * hashes.width, entropy).reshape(-1, hashes.width)
+    values, table = counts._exact_counts[0], np.zeros((len(hashes.buckets), hashes.width), np.int64)
     for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
         places = hashed(of_bucket, numbers, counts._exact_coordinates) % hashes.width
         signs = 1 - 2 * (hashed(of_sign, numbers, counts._exact_coordinates) & 1)

@@ -48,7 +48,7 @@ from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
-from dpduck.kernel.queries.tables import measure, operator_of, require_weights
+from dpduck.kernel.queries.tables import Table, operator_of, require_weights
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.scan import counted
 from dpduck.kernel.stage import arrivals_sql, cells_sql, taken_sql
@@ -153,11 +153,10 @@ def _measured(
     found = []
     for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
         alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
-        asked = [(_of_part(ask, axis, part), ask.law) for ask in alike]
-        by_table = [measure(counts, asked, table, l1, entropy) for table in tables]
-        for number, ask in enumerate(alike):
+        asked = [Ask(ask.scan, Table(_of_part(ask, axis, part)), ask.noise) for ask in alike]
+        for ask, by_table in zip(alike, asked[0].query.draw_together(counts, asked, entropy), strict=True):
             place = operator_of(ask).attributes.index(axis)
-            noisy = [np.moveaxis(of[number], place, 0).reshape(part.rows, -1) for of in by_table]
+            noisy = [np.moveaxis(of, place, 0).reshape(part.rows, -1) for of in by_table]
             found.append((asks.index(ask), np.concatenate(noisy, axis=1)))
     return np.concatenate([answers for _, answers in sorted(found, key=lambda one: one[0])], axis=1)
 
@@ -171,12 +170,7 @@ def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
 
 def width_of(asks: Sequence[StreamAsk], axis: int) -> int:
     """Tells how many numbers are answered for each row of the strategy."""
-    found = 0
-    for ask in asks:
-        query = operator_of(ask)
-        others = [of.rows for one, of in zip(query.attributes, query.factors, strict=True) if one != axis]
-        found += prod(others) * len(ask.scan.tables)
-    return found
+    return sum(prod(operator_of(ask).shape) // _over_time(ask, axis).rows * len(ask.scan.tables) for ask in asks)
 
 
 def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:

@@ -73,19 +73,14 @@ class Layers(Query[NoisySummary]):
 
     Its layers may be chosen after the charge, as a SummaryPlan: whatever they are, they are a function of one noisy
     table and of chance. axes: for each attribute the nodes that take its place, None for none. A row adds 1 or -1 to
-    `nodes` of them.
+    some of them, as many as node_sensitivity says.
     """
 
     axes: tuple[Axis | None, ...]
     radix: MixedRadix = field(repr=False)
 
-    @property
-    def nodes(self) -> int:
-        """Tells how many nodes one row adds 1 or -1 to."""
-        return node_sensitivity(self.axes)
-
     def moves(self, scan: Scan) -> Norms:
-        return scan.norms(self.nodes)
+        return scan.norms(node_sensitivity(self.axes))
 
     def draw(self, counts: Hidden, ask: Ask[NoisySummary], entropy: Entropy, chosen: object) -> NoisySummary:
         if not isinstance(chosen, SummaryPlan) or ask.law.kind is not NoiseKind.LAPLACE:

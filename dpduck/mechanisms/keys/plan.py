@@ -19,8 +19,7 @@ from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.jobs import KeyedJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, Scan
-from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
-from dpduck.kernel.queries.keys import Beside, Threshold
+from dpduck.kernel.queries.keys import Beside, GroupBounds, PublishedKeys, Threshold
 from dpduck.language.rows.compiled import text_of, written
 from dpduck.language.select.private_keys import FURTHER, counts_units
 from dpduck.language.select.request import KeySelection, Request

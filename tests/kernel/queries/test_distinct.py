@@ -52,17 +52,17 @@ def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit
     """With and without the rows of a unit; noise is 0 but with a chance below 1e-40 in all."""
     for query in (BY_CELL, ALL):
         moved = present(others + unit, query) - present(others, query)
-        assert np.abs(moved).sum() <= query.bound(len(unit))
-        assert np.abs(moved).max() <= query.cell_bound(len(unit))
-        assert (moved**2).sum() <= query.bound(len(unit)) * query.cell_bound(len(unit))
+        l1, l2_squared, most = query.moves(scan_of(len(unit)))
+        assert (np.abs(moved).sum() <= l1, (moved**2).sum() <= l2_squared, np.abs(moved).max() <= most) == (True,) * 3
+        assert l2_squared == l1 * most
 
 
 def test_the_bound_is_reached() -> None:
     """One row, all values of one total, all values of all cells: a smaller bound would be wrong."""
     everything = [(cell, value) for cell in range(CELLS) for value in range(VALUES)]
-    assert present(everything, ALL).sum() == ALL.bound(6) == 2
-    assert present(everything, BY_CELL).sum() == BY_CELL.bound(6) == BY_CELL.bound(100) == 6
-    assert present(everything[:1], BY_CELL).sum() == BY_CELL.bound(1) == 1
+    assert present(everything, ALL).sum() == ALL.moves(scan_of(6))[0] == 2
+    assert present(everything, BY_CELL).sum() == BY_CELL.moves(scan_of(6))[0] == BY_CELL.moves(scan_of(100))[0] == 6
+    assert present(everything[:1], BY_CELL).sum() == BY_CELL.moves(scan_of(1))[0] == 1
 
 
 def test_prices_of_values_present() -> None:

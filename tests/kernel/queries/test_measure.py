@@ -18,12 +18,11 @@ from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.queries import marginals as module
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery, MatrixFactor
-from dpduck.kernel.queries.tables import measure
 from dpduck.strategies.plan import Measurement, Plan, marginal_query, noisy_queries
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
-from tests.kernel.doors import price_of_plans
+from tests.kernel.doors import measure, price_of_plans
 
 SILENT = Fraction(1, 10**6)  # noise of this scale is zero but with probability exp(-10^6)
 

@@ -14,8 +14,7 @@ from benchmarks.papers.joint_threshold import calibrate_jointly
 from dpduck.kernel.counting.jobs import KeyedJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries import keys as module
-from dpduck.kernel.queries.key_delta import PublishedKeys, key_delta
-from dpduck.kernel.queries.keys import KeyStream, Threshold
+from dpduck.kernel.queries.keys import KeyStream, PublishedKeys, Threshold, key_delta
 from dpduck.mechanisms.keys.plan import KeyPlan, each_of
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -198,7 +197,8 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert (plan.selection.kind, found.keys[0].to_pylist(), plan.aggregates) == (GAUSSIAN, [b"many"], 2)
     assert plan.selection.parameter != plan.answers.parameter
     answered = [(plan.answers.parameter, 1)] * (plan.aggregates - len(plan.reused))
-    assert drawn == [(plan.selection.parameter, 2), *answered, (plan.answers.parameter, plan.aggregates)]
+    others = [(plan.answers.parameter, 1)] * plan.aggregates
+    assert drawn == [(plan.selection.parameter, 2), *answered, *others]
     assert found.other == (1001, 1001)
     assert sum(int(answer[0]) for answer in found.answers) == plan.threshold + 1 + 2000
 

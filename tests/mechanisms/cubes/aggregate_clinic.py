@@ -13,8 +13,8 @@ import dpduck
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.price import Ask
-from dpduck.kernel.queries.marginals import exact_marginals
-from dpduck.kernel.queries.tables import Present, Table, present
+from dpduck.kernel.queries.marginals import exact_marginals, present
+from dpduck.kernel.queries.tables import Present, Table
 from dpduck.language.select.analyse import analyse
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
