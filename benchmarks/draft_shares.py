@@ -29,10 +29,10 @@ from benchmarks.papers._synthetic_data import data_folder
 from dpduck.auditor.neighbours import loaded
 from dpduck.auditor.runs import planned, repeated
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.ask import price
 from dpduck.kernel.door import Bill, opened
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.price import price
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import Column, Policy
 from dpduck.mechanisms.mechanism import Tools

@@ -12,8 +12,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 CLAIM = {
     "the order of a release, prices, the door": (
-        "kernel/door kernel/ask kernel/queries/operators kernel/noise/law kernel/queries/key_delta "
-        "kernel/queries/answers kernel/noise/draw kernel/rows/reader mechanisms/release"
+        "kernel/door kernel/price kernel/queries/operators kernel/noise/law "
+        "kernel/noise/draw kernel/rows/reader mechanisms/release"
     ),
     "integers to counts": (
         "kernel/stage kernel/loss kernel/counting/unit_cells "
@@ -26,8 +26,9 @@ CLAIM = {
     "the same in an engine, whole units in one task": (
         "kernel/places/engine kernel/places/orders engines/task engines/spark engines/pieces"
     ),
-    "counts to noisy answers": (
-        "kernel/queries/measure kernel/queries/keys kernel/queries/sessions "
+    "counts to noisy answers, a file for each kind": (
+        "kernel/queries/marginals kernel/queries/tables kernel/queries/quantiles kernel/queries/families "
+        "kernel/queries/later kernel/queries/keys kernel/queries/sessions kernel/queries/projections "
         "kernel/queries/histograms kernel/queries/sketches kernel/queries/summaries "
         "mechanisms/sparse/ask kernel/queries/streams algebra/dyadic algebra/hashing"
     ),
@@ -95,8 +96,9 @@ LEFT_OUT = {
         "kernel/places/twin_writer kernel/places/prepared kernel/places/clamps kernel/places/labels"
     ),
     "and cubes alone: counts, sums, averages, ranges of declared keys": (
-        "kernel/queries/keys kernel/queries/key_delta kernel/queries/key_counts "
-        "kernel/queries/sessions kernel/queries/histograms kernel/queries/sketches kernel/queries/summaries "
+        "kernel/queries/keys kernel/queries/key_counts kernel/queries/families "
+        "kernel/queries/sessions kernel/queries/projections kernel/queries/histograms kernel/queries/sketches "
+        "kernel/queries/summaries "
         "mechanisms/sparse/ask mechanisms/sparse/keys kernel/queries/streams algebra/dyadic algebra/hashing"
     ),
 }

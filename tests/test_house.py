@@ -173,12 +173,15 @@ READS_ITS_OWN_TABLES = ("table.py", "secrets.py", "facts.py", "plans.py", "worke
 """Files of the kernel that read the store, secrets, the catalog or settings, or that have no database of rows."""
 READS = {"execute", "executemany", "sql", "query", "table", "from_arrow", "fetchall", "fetchone", "fetchnumpy", "arrow"}
 ONLY_THE_DOOR = {
-    *("count_exactly", "count_keys", "KeyStream", "publish_keys", "measure", "measure_distinct", "noisy_total"),
-    *("draw", "draw_sketch", "draw_summary", "sparse_counts", "measure_projection", "open_histogram"),
-    *("exact", "key_counting", "key_counts", "answers", "families", "histograms", "sketches", "summaries"),
-    *("draw_thresholds", "FamilyAnswers", "ExactCounts", "KeyCounts", "Exact", "discrete_laplace", "discrete_gaussian"),
+    *("count_exactly", "count_keys", "KeyStream", "ExactCounts", "KeyCounts", "SparseCounts", "Hidden"),
+    *("cells_of", "keys_of", "exact_marginals", "exact_sketch", "sparse_counts", "present", "family_answers"),
+    *("draw", "draw_together", "with_noise", "draw_summary", "one_sided", "discrete_laplace", "discrete_gaussian"),
+    *("exact", "hidden", "key_counting", "key_counts", "marginals", "tables", "quantiles", "families", "keys"),
+    *("projections", "histograms", "sessions", "sketches", "summaries"),
 }
 """What counts rows or turns exact counts into numbers: nobody outside of kernel/ has it."""
+DRAWS = {"draw", "draw_together"}
+"""Methods of a query, which take exact counts: nobody outside of kernel/ names them."""
 
 
 def readings(source: str) -> list[str]:
@@ -188,13 +191,14 @@ def readings(source: str) -> list[str]:
 
 
 def taken_from_kernel(source: str) -> set[str]:
-    """What a file imports of the kernel, and private attributes of exact counts that it names."""
+    """What a file imports of the kernel, private attributes of exact counts that it names, and draws of queries."""
     nodes = list(ast.walk(ast.parse(source)))
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     trusted = [node for node in imports if (node.module or "").startswith("dpduck.kernel")]
     attributes = [node.attr for node in nodes if isinstance(node, ast.Attribute)]
     whole = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names = {alias.name for node in trusted for alias in node.names} | {one for one in attributes if "_exact" in one}
+    names = {alias.name for node in trusted for alias in node.names}
+    names |= {one for one in attributes if "_exact" in one or one in DRAWS}
     return names | {name.rpartition(".")[2] for name in whole if name.startswith("dpduck.kernel")}
 
 
@@ -224,3 +228,4 @@ def test_other_readings_are_found() -> None:
     ):
         assert taken_from_kernel(line) & ONLY_THE_DOOR
     assert taken_from_kernel("def f(counts):\n    return counts._exact_counts") == {"_exact_counts"}
+    assert taken_from_kernel("def f(ask):\n    return ask.query.draw(1, ask, 2, 3)") & ONLY_THE_DOOR == {"draw"}

@@ -52,6 +52,7 @@ def test_what_a_narrower_reader_leaves_out_is_on_the_list() -> None:
 
 @pytest.mark.slow
 def test_prices_are_computed_in_one_place() -> None:
-    """kernel/ask.py, from what kernel/noise/law.py says of one law for given norms."""
-    assert prices() == ["kernel/ask.py", "kernel/noise/law.py"]
+    """kernel/price.py adds up what each kind of query says, or kernel/noise/law.py of its norms."""
+    kinds = ("families", "keys", "later", "quantiles", "sessions")
+    assert prices() == ["kernel/noise/law.py", "kernel/price.py", *(f"kernel/queries/{kind}.py" for kind in kinds)]
     assert imports_of_planning() == []

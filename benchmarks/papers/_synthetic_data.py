@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
-from dpduck.kernel.ask import Scan
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.synthetic.distribution import Distribution
 from dpduck.mechanisms.synthetic.fit import Observation, planned_records
 from dpduck.mechanisms.synthetic.measure import MwemAsks
@@ -126,7 +126,8 @@ def planned_tables(
 def measured_by(table: NDArray[np.int64], plan: Plan) -> list[Observation]:
     """The noisy answers of a plan."""
     marginals = plan.workload.marginals
-    answers = recover(plan, measure(exact(table), noisy_queries(plan), 0, 1, ENTROPY))
+    asks = [Ask(Scan(None, 1), Table(query), noise) for query, noise in noisy_queries(plan)]
+    answers = recover(plan, [answer for (answer,) in asks[0].query.draw_together(exact(table), asks, ENTROPY)])
     return [
         Observation(members, np.asarray(answer, np.float64), variance)
         for members, answer, variance in zip(marginals, answers, plan.variances, strict=True)

@@ -29,14 +29,14 @@ import numpy as np
 
 import dpduck
 from dpduck.algebra.hashing import evaluate
-from dpduck.kernel.ask import UNITS
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
-from dpduck.kernel.queries.histograms import open_histogram
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.histograms import EveryKey, LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.kernel.queries.sessions import SessionGate, draw_thresholds
+from dpduck.kernel.queries.projections import Projection
+from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
 from dpduck.mechanisms.sparse.session import Declared, Hypothesis, plan_session
 from dpduck.values.accounting import rho_of, sigma2_of
@@ -81,8 +81,8 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
     """Largest error and what is stated."""
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, len(held.queries), Fraction(1, 20), moment, ROWS)
-    coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
-    values = measure_projection(held.counts, coefficients, plan.rows, Noise(plan.noise, plan.parameter), ENTROPY)
+    query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter)
+    coefficients, values = query.draw(held.counts, Ask(Scan(None, 1), query, noise), ENTROPY, None)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
     estimates = (matrix.T.astype(float) @ values / plan.rows)[held.queries].sum(axis=1)
     stated = max(plan.error(sparsity, moment, float(answer)) for answer in truth(held))
@@ -93,7 +93,7 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
     parameter = sigma2_of(charge.rho, Fraction(1))
     noise = Noise(NoiseKind.GAUSSIAN, parameter)
-    made = open_histogram(held.counts, noise, ENTROPY)
+    made = LazyHistogram.from_bytes(EveryKey().draw(held.counts, Ask(Scan(None, 1), EveryKey(), noise), ENTROPY, None))
     values = made.values(held.digests, noise)[held.queries].sum(axis=1)
     stated = sqrt(float(parameter) * 2 * sparsity * log(2 * len(held.queries) / BETA))
     return float(np.abs(values - truth(held)).max()), stated
@@ -102,9 +102,8 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
 def session(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error of answers that carry a statement, and the statement."""
     plan = plan_session(charge, 1, Declared(sparsity, len(held.queries), BETA, 20, None), float(TOTAL))
-    gate = SessionGate(
-        plan.law, draw_thresholds(plan.law.threshold_scale, plan.law.updates, ENTROPY), held.counts, ENTROPY
-    )
+    ask = plan.law.gate_ask(Scan(None, 1))
+    gate = SessionGate(plan.law, ask.query.draw(held.counts, ask, ENTROPY, None), held.counts, ENTROPY)
     hypothesis, used, errors = Hypothesis(plan.total, plan.slots, {}, 1.0), 0, [0.0]
     chosen = held.queries.reshape(-1)
     keys = KeyDigests(held.digests.high[chosen], held.digests.low[chosen])

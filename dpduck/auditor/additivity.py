@@ -29,12 +29,13 @@ from dpduck.auditor.runs import Planned, planned
 from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
-from dpduck.kernel.ask import Ask, Table, Total, norms_of, price
 from dpduck.kernel.counting.jobs import job_of
 from dpduck.kernel.door import Bill, opened
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, price
+from dpduck.kernel.queries.tables import Table, Total
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import Column, Policy
 from dpduck.language.text.names import TableName
@@ -266,7 +267,7 @@ def _nearly_exact(found: Planned) -> list[_Plan]:
 
 def _nearly_none(ask: Ask[Any], kind: NoiseKind) -> Noise:
     """Returns noise that is 0 except with probability 2 exp(-FAR), or as little noise as MOST_OF_ASK buys."""
-    l1, l2_squared, _ = norms_of(ask) or (1, 1, 1)
+    l1, l2_squared, _ = ask.moves or (1, 1, 1)
     if kind is NoiseKind.LAPLACE:
         return Noise(kind, max(Fraction(1, FAR + 1), Fraction(l1, MOST_OF_ASK)))
     return Noise(kind, max(Fraction(1, 2 * FAR + 1), Fraction(l2_squared, 2 * MOST_OF_ASK)))

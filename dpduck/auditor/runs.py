@@ -18,14 +18,15 @@ from dpduck.algebra.hashing import Words, project, reduced
 from dpduck.auditor.bounds import Claim
 from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, loaded
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.ask import Ask, Sketch, Within, price
 from dpduck.kernel.door import Bill, charged, opened
 from dpduck.kernel.ledger.secrets import no_step, required
 from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyDigests
-from dpduck.kernel.queries.key_delta import PublishedKeys
-from dpduck.kernel.queries.sketches import SketchHashes, hashed
+from dpduck.kernel.queries.keys import PublishedKeys
+from dpduck.kernel.queries.later import Within
+from dpduck.kernel.queries.sketches import Sketch, SketchHashes, hashed
 from dpduck.kernel.queries.summaries import NoisySummary
 from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.mechanism import Mechanism, Tools

@@ -11,11 +11,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import duckdb
 
-from dpduck.kernel.ask import Ask, Present, Quantiles, Scan, Table, Threshold, Within, price
 from dpduck.kernel.check import require_carried
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import Hidden
@@ -28,19 +27,17 @@ from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.live import LIVE_PLACE
 from dpduck.kernel.places.place import Over, Place
-from dpduck.kernel.queries.answers import Counts, Exact
+from dpduck.kernel.price import Answer, Ask, Scan, price
 from dpduck.kernel.queries.key_counts import count_keys
-from dpduck.kernel.queries.keys import KeyStream, require_same_bounds
+from dpduck.kernel.queries.keys import KeyStream
 from dpduck.kernel.queries.sessions import GateLaw, SessionGate
 from dpduck.kernel.relations import Stored, every_table
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import StrictWorkers, Workers
-from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.periods import Periods, charged_key, split_key
 from dpduck.values.privacy import ZERO, Charge
 
-Answer = TypeVar("Answer")
 OpenCursor = Callable[[], duckdb.DuckDBPyConnection]
 Unchanged = Callable[[duckdb.DuckDBPyConnection], None]
 Steps = Callable[[str], None]
@@ -83,16 +80,17 @@ class Door(Hidden):
     def __init__(
         self,
         asks: Sequence[Ask[Any]],
-        count: Callable[[object], Counts],
+        count: Callable[[object], Hidden],
         entropy: Entropy,
         entry: int = 0,
         let_go: Callable[[], None] | None = None,
     ) -> None:
         self._asks = list(asks)
         self._left = {id(ask): ask.times for ask in asks}
-        self._limits = {id(ask): ask.query.limit for ask in asks if isinstance(ask.query, Within)}
+        allowed = {id(ask): ask.query.allowance() for ask in asks}
+        self._limits = {ask: limit for ask, limit in allowed.items() if limit is not None}
         self._count = count
-        self._counts: dict[int, Exact] = {}
+        self._counts: dict[int, Hidden] = {}
         self._entropy = entropy
         self._let_go = let_go
         self.entry = entry
@@ -100,34 +98,32 @@ class Door(Hidden):
     def count(self) -> None:
         """Reads the rows of everything that was declared."""
         for ask in self._asks:
-            if not (isinstance(ask.query, Within) and ask.query.weighed):
+            if not ask.query.is_counted_later():
                 self._counted(ask.scan)
 
     def answer(self, ask: Ask[Answer], chosen: object = None) -> Answer:
-        """Returns the noisy answer of an ask. chosen: what is chosen only now, free (answers.Exact.answer)."""
+        """Returns the noisy answer of an ask. chosen: what is chosen only now, free (Query.draw)."""
         self._use(ask)
-        return cast(Answer, self._counted(ask.scan).answer(ask, chosen))
+        return ask.query.draw(self._counted(ask.scan), ask, self._entropy, chosen)
 
-    def tables(self, asks: Sequence[Ask[tuple[IntegerArray, ...]]]) -> list[tuple[IntegerArray, ...]]:
-        """Returns the answers of many asks for tables of one scan, which are rolled up together."""
+    def tables(self, asks: Sequence[Ask[Answer]]) -> list[Answer]:
+        """Returns the answers of many asks of one kind and one scan: tables are rolled up together."""
         for ask in asks:
             self._use(ask)
-            if not isinstance(ask.query, Table) or ask.scan is not asks[0].scan:
+            if type(ask.query) is not type(asks[0].query) or ask.scan is not asks[0].scan:
                 raise InternalError("only tables of one scan are answered together")
-        return self._counted(asks[0].scan).tables(asks) if asks else []
+        return asks[0].query.draw_together(self._counted(asks[0].scan), asks, self._entropy) if asks else []
 
     def admit(self, member: Ask[Any], family: Ask[None]) -> None:
         """Declares an ask that was not known before the charge, within the price of its family."""
-        query, left = family.query, self._limits.get(id(family))
-        if not isinstance(query, Within) or left is None:
+        paid, left = family.query.admit(member), self._limits.get(id(family))
+        if left is None:
             raise InternalError("an ask of no family")
-        if query.weighed:
+        if family.query.is_counted_later():
             _require_same_but_norms(member.scan, family.scan)
         elif member.scan is not family.scan:
             raise InternalError("an ask of no family")
-        cost = member.cost
-        paid = cost.epsilon if query.pure else cost.rho
-        if type(member.query) not in query.kinds or paid is None or cost.delta or paid > left:
+        if paid > left:
             raise InternalError("an ask beyond its family")
         self._limits[id(family)] = left - paid
         self._asks.append(member)
@@ -150,10 +146,10 @@ class Door(Hidden):
             raise InternalError("an ask that was not declared, or is used up")
         self._left[id(ask)] -= 1
 
-    def _counted(self, scan: Scan) -> Exact:
+    def _counted(self, scan: Scan) -> Hidden:
         known = id(scan.job)
         if known not in self._counts:
-            self._counts[known] = Exact(self._count(scan.job), self._entropy)
+            self._counts[known] = self._count(scan.job)
         return self._counts[known]
 
 
@@ -271,19 +267,12 @@ def _require_same_bill(ledger: Ledger, bill: Bill, asks: Sequence[Ask[Any]], pai
 
 def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
     """Refuses asks that cost more than the charge, or whose bounds are not those of what will be counted."""
-    known: set[int] = set()
-    for ask in asks:
-        if id(ask.scan) not in known and any(bound != ask.scan.l1 for bound in job_bounds(ask.scan)):
+    for scan in {id(ask.scan): ask.scan for ask in asks}.values():
+        if any(bound != scan.l1 for bound in job_bounds(scan)):
             raise InternalError("the asks and the counts disagree about the contribution bound; nothing was charged")
-        if id(ask.scan) not in known and (ask.scan.most, ask.scan.squared) != (None, None):
-            _require_same_cells(ask.scan)
-        if isinstance(ask.query, Threshold):
-            require_same_bounds(ask.scan.job, ask.query)
-        if isinstance(ask.query, Present):
-            _require_same_values(ask.scan.job, ask.query.values)
-        if isinstance(ask.query, Quantiles):
-            _require_same_values(ask.scan.job, ask.query.buckets)
-        known.add(id(ask.scan))
+        _require_same_cells(scan)
+    for ask in asks:
+        ask.query.require(ask.scan.job)
     cost = price(asks)
     if charge.epsilon is None:
         within = cost.rho <= charge.rho
@@ -299,15 +288,11 @@ def require_periods(scan: Scan, periods: Periods | None) -> None:
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
-def _require_same_values(job: object, values: int) -> None:
-    """Refuses a price for fewer values, or more, than the last attribute of what will be counted has."""
-    if [last.size for last in job_of(job).attributes[-1:]] != [values]:
-        raise InternalError("the asks and the counts disagree about the values; nothing was charged")
-
-
 def _require_same_cells(scan: Scan) -> None:
     """Refuses a bound of one cell that is not that of what will be counted, or is of cells of other attributes."""
     job = job_of(scan.job)
+    if (scan.most, scan.squared) == (None, None):
+        return
     if scan.attributes != len(job.attributes):
         raise InternalError("the asks and the counts disagree about the attributes; nothing was charged")
     for bounds, claimed in ((job.cell_bounds, scan.most), (job.squared_bounds, scan.squared)):
@@ -326,8 +311,7 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
     weighed = bool(job.levels) or all(one.norm for one in job.aggregates)
     if not same or not weighed or any(bound != scan.l1 for bound in job_bounds(scan)):
         raise InternalError("an ask of no family")
-    if (scan.most, scan.squared) != (None, None):
-        _require_same_cells(scan)
+    _require_same_cells(scan)
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
@@ -347,7 +331,7 @@ def counting(
     bounding_key: bytes,
     workers: Workers | None,
     over: Over = lambda job: job,
-) -> Callable[[object], Counts]:
+) -> Callable[[object], Hidden]:
     """Returns the one way from a description of rows to exact counts; groups with private keys come as a stream.
 
     over: the job as it is counted there.
@@ -355,7 +339,7 @@ def counting(
 
     shared: UnitCells | None = None
 
-    def count(described: object) -> Counts:
+    def count(described: object) -> Hidden:
         nonlocal shared
         job = over(job_of(described))
         if job.beside:

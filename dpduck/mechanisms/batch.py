@@ -12,11 +12,11 @@ import duckdb
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from dpduck.kernel.ask import Ask
 from dpduck.kernel.door import charged
 from dpduck.kernel.ledger.budgets import PeriodSums, for_person
 from dpduck.kernel.ledger.entries import NOTHING, added
 from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.price import Ask
 from dpduck.language.select.request import Request
 from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
 from dpduck.mechanisms.registry import explained

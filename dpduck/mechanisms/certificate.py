@@ -23,13 +23,13 @@ from typing import Any, cast
 
 import duckdb
 
-from dpduck.kernel.ask import Ask, Choice, Quantiles, SparseVector, Threshold, Within, moved_beside, norms_of
 from dpduck.kernel.ledger.entries import rational_text
 from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.price import Ask
 from dpduck.store.releases import StoredRelease
 from dpduck.store.tables import rows_sql
 from dpduck.values.accounting import epsilon_of
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
 GENESIS = "0" * 64
@@ -178,10 +178,10 @@ def plan_text(asks: Iterable[Ask[Any]]) -> str:
     by_noise: dict[int, tuple[Noise, Counter[tuple[str, int, int, int]]]] = {}
     others: Counter[str] = Counter()
     for ask in asks:
-        norms = norms_of(ask)
+        norms = ask.moves
         if ask.noise is None or norms is None:
             others[json.dumps(_other(ask))] += ask.times
-            for noise, moved in _beside(ask.query):
+            for noise, moved in ask.query.measurements():
                 _, counts = by_noise.setdefault(id(noise), (noise, Counter()))
                 counts["Beside", *moved] += ask.times
         else:
@@ -200,11 +200,6 @@ def versions_text() -> str:
     return f"dpduck {version('dpduck')}, DuckDB {duckdb.__version__}"
 
 
-def _beside(query: object) -> list[tuple[Noise, tuple[int, int, int]]]:
-    """Returns the noises of sums beside a selection, and how far a unit moves all numbers with each noise."""
-    return moved_beside(query) if isinstance(query, Threshold) and query.beside else []
-
-
 def _moved(query: str, l1: int, l2_squared: int, most: int, times: int) -> Part:
     return {"query": query, "l1": l1, "l2_squared": l2_squared, "most": most, "times": times}
 
@@ -215,22 +210,14 @@ def _noise(noise: Noise) -> dict[str, str]:
 
 def _other(ask: Ask[Any]) -> Part:
     """Describes a query whose price is not that of one noise on what a unit moves."""
-    query, name = ask.query, type(ask.query).__name__
-    part: Part = {"query": name, "l1": ask.scan.l1}
+    part: Part = {"query": type(ask.query).__name__, "l1": ask.scan.l1}
     if ask.noise is not None:
-        part["noise"] = _noise(ask.noise)
-    if isinstance(query, Within):
-        return {**part, "limit": rational_text(query.limit), "pure": query.pure}
-    if isinstance(query, Choice):
-        return {**part, "rate": rational_text(query.rate), "pure": query.pure}
-    if isinstance(query, Quantiles):
-        return {**part, "rate": rational_text(query.rate), "largest_weight": max(query.below, query.above)}
-    if isinstance(query, SparseVector):
-        return {**part, "question": _noise(query.question), "measured": _noise(query.measured)}
-    if isinstance(query, Threshold):
-        bounds = query.bounds
-        counts = {"groups": bounds.groups, "per_group": bounds.per_group, "total": bounds.total, "rows": bounds.rows}
-        if query.beside:  # what is answered beside the selection is written as other measurements are
-            return {**part, **counts, "excess": query.excess, "answered": 0}
-        return {**part, **counts, "excess": query.excess, "answered": query.answered, "answers": _noise(query.answers)}
-    raise InternalError("nobody can describe this question")
+        part["noise"] = ask.noise
+    return {name: _written(value) for name, value in (*part.items(), *ask.query.certificate().items())}
+
+
+def _written(value: object) -> object:
+    """Returns a noise by its law and its parameter, and a rational number as text."""
+    if isinstance(value, Noise):
+        return _noise(value)
+    return rational_text(value) if isinstance(value, Fraction) else value

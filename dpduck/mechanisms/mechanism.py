@@ -8,9 +8,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import duckdb
 
-from dpduck.kernel.ask import Ask
 from dpduck.kernel.door import Door
 from dpduck.kernel.ledger.secrets import Secrets
+from dpduck.kernel.price import Ask
 from dpduck.language.select.request import Request
 from dpduck.language.text.options import Option
 from dpduck.mechanisms.prices import AggregateError

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpduck.kernel.ask import Ask
 from dpduck.kernel.door import Bill, charged
 from dpduck.kernel.ledger.budgets import shown
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.price import Ask
 from dpduck.language.select.request import Request
 from dpduck.store.tables import EXPLAINED, SMALLEST_RHO, Value, rows_sql
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure

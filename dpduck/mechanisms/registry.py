@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dpduck.kernel.ask import Ask
+from dpduck.kernel.price import Ask
 from dpduck.language.rows.facts import Column
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.request import Request

@@ -16,12 +16,12 @@ from typing import Any
 
 import duckdb
 
-from dpduck.kernel.ask import Ask
 from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Lookup
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.door import rehearse
+from dpduck.kernel.price import Ask
 from dpduck.kernel.relations import Grouped, Source, Stored, Units
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.worker.program import Division, Output

@@ -11,12 +11,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpduck.kernel.ask import Ask
 from dpduck.kernel.door import Bill, Door, charged, opened
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.live import LIVE_PLACE
 from dpduck.kernel.places.place import Place
+from dpduck.kernel.price import Ask
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import Rows
 from dpduck.language.select.request import Request

@@ -16,18 +16,20 @@ from dpduck.engine import engine
 from dpduck.kernel import door as of_door
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise import draw as drawing
-from dpduck.kernel.queries import answers as of_answers
-from dpduck.kernel.queries import histograms, keys, sketches
-from dpduck.kernel.queries import measure as of_measure
+from dpduck.kernel.queries import histograms, keys, projections, sketches
+from dpduck.kernel.queries import quantiles as of_quantiles
+from dpduck.kernel.queries import summaries as of_summaries
+from dpduck.kernel.queries import tables as of_tables
 from dpduck.kernel.rows import reader
 from dpduck.mechanisms.cubes import measure as of_cubes
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
-answers: Any = of_answers
 cube_measure: Any = of_cubes
 door: Any = of_door
-measure: Any = of_measure
+quantiles: Any = of_quantiles
+summaries: Any = of_summaries
+tables: Any = of_tables
 """Modules whose own names are replaced."""
 
 
@@ -214,31 +216,31 @@ def _half_charged(patch: pytest.MonkeyPatch) -> None:
 
 def _used_again(patch: pytest.MonkeyPatch) -> None:
     """Noise of a law and a length is drawn once, and used in every release."""
-    right, kept = measure.draw, dict[tuple[Any, int], Any]()
+    right, kept = tables.draw, dict[tuple[Any, int], Any]()
 
     def draw(noise: Any, count: int, entropy: Any) -> Any:
         if (noise, count) not in kept:
             kept[noise, count] = right(noise, count, entropy)
         return kept[noise, count].copy()
 
-    patch.setattr(measure, "draw", draw)
+    patch.setattr(tables, "draw", draw)
 
 
 def _one_for_all_cells(patch: pytest.MonkeyPatch) -> None:
-    right = measure.draw
-    patch.setattr(measure, "draw", lambda noise, count, entropy: np.repeat(right(noise, 1, entropy), count))
+    right = tables.draw
+    patch.setattr(tables, "draw", lambda noise, count, entropy: np.repeat(right(noise, 1, entropy), count))
 
 
 def _even(patch: pytest.MonkeyPatch) -> None:
     """Noise of twice the steps at half the scale: as wide as it should be, and always even."""
-    right = measure.draw
-    patch.setattr(measure, "draw", lambda noise, count, entropy: 2 * right(
+    right = tables.draw
+    patch.setattr(tables, "draw", lambda noise, count, entropy: 2 * right(
         replace(noise, parameter=noise.parameter / 2), count, entropy))  # fmt: skip
 
 
 def _drawn_until_enough(patch: pytest.MonkeyPatch) -> None:
     """Fresh draws until a summary has as many cells as there are."""
-    right = answers.draw_summary
+    right = summaries.draw_summary
 
     def draw(*given: Any) -> Any:
         while True:
@@ -246,15 +248,15 @@ def _drawn_until_enough(patch: pytest.MonkeyPatch) -> None:
             if len(found.counts) == 2 and abs(int(found.counts.sum()) - int(given[0]._occupied_counts.sum())) < 4:
                 return found
 
-    patch.setattr(answers, "draw_summary", draw)
+    patch.setattr(summaries, "draw_summary", draw)
 
 
 def _certain_choice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(answers, "exponential_choice", lambda scores, rate, entropy: int(np.argmax(scores)))
+    patch.setattr(quantiles, "exponential_choice", lambda scores, rate, entropy: int(np.argmax(scores)))
 
 
 def _exact_total(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(answers, "noisy_total", lambda counts, noise, entropy: int(counts._exact_counts.sum()))
+    patch.setattr(tables.Total, "draw", lambda query, counts, ask, entropy, chosen: int(counts._exact_counts.sum()))
 
 
 PLANTED = (
@@ -270,7 +272,7 @@ PLANTED = (
     Planted("noise used again", _used_again, COUNT, runs=1_000, quick=True),
     Planted("one noise for all cells", _one_for_all_cells, COUNT, runs=1_000, quick=True),
     Planted("noise that is even", _even, BY_TWO, SPREAD, 1_000),
-    Planted("sums with the noise of a fifth", narrower(measure, Fraction(1, 5)), SUM, runs=3_000),
+    Planted("sums with the noise of a fifth", narrower(tables, Fraction(1, 5)), SUM, runs=3_000),
     Planted("CLAMP left out", job_of(_wider), SUM, runs=1_000),
     Planted("keys selected and counted without noise", without_noise(keys), KEYS, SPREAD, 500),
     Planted("a threshold with a tenth of its noise", narrower(keys, Fraction(1, 10)), KEYS, SPREAD, 500),
@@ -278,7 +280,7 @@ PLANTED = (
     Planted("a sketch with the noise of one row", narrower(sketches, Fraction(1, 6)), SKETCH, runs=2_000),
     Planted("a histogram without noise", without_noise(histograms),
             f"CREATE PRIVATE HISTOGRAM audited_{{tag}} {SPARSE}) ON visits (drug)", runs=500),
-    Planted("a projection with a hundredth of its noise", narrower(answers, Fraction(1, 100)),
+    Planted("a projection with a hundredth of its noise", narrower(projections, Fraction(1, 100)),
             f"CREATE PRIVATE PROJECTION audited_{{tag}} {SPARSE}, rows = 64) AS SELECT drug FROM visits", runs=2_000),
     Planted("a median without chance", _certain_choice, MEDIAN, runs=6_000),
     Planted("a session with an exact total", _exact_total,

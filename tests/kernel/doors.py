@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpduck.kernel.ask import Ask, Query, Scan, Table, Threshold, price
+from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.queries.answers import Counts
+from dpduck.kernel.price import Answer, Ask, Query, Scan, price
+from dpduck.kernel.queries.keys import Threshold
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.keys.plan import KeyPlan
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.strategies.plan import Plan, noisy_queries
+from dpduck.values.arrays import IntegerArray
 from dpduck.values.privacy import Charge
 
 
@@ -24,12 +28,28 @@ def scan_of(bound: int, job: object = None) -> Scan:
     return Scan(job, bound)
 
 
-def door_over(counts: Counts, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
+def door_over(counts: Hidden, asks: Sequence[Ask[Any]], entropy: Entropy | None = None) -> Door:
     """A door that is open: somebody paid for these asks."""
     return Door(asks, lambda job: counts, entropy or operating_system_entropy())
 
 
-def oracle(counts: Counts, pool: Pool, schedule: Schedule) -> DoorOracle:
+def drawn(
+    query: Query[Answer], counts: Hidden, noise: Noise | None = None, bound: int = 1, chosen: object = None
+) -> Answer:
+    """One answer of a query, where one unit holds so many."""
+    return query.draw(counts, Ask(scan_of(bound), query, noise), operating_system_entropy(), chosen)
+
+
+def measure(
+    counts: Hidden, queries: Sequence[tuple[KroneckerQuery, Noise]], table: int, bound: int, entropy: Entropy
+) -> list[IntegerArray]:
+    """The answers of integer queries about one table, for each of which a unit holds so many."""
+    scan = Scan(None, bound, range(table, table + 1))
+    asks = [Ask(scan, Table(query), noise) for query, noise in queries]
+    return [answer for (answer,) in asks[0].query.draw_together(counts, asks, entropy)]
+
+
+def oracle(counts: Hidden, pool: Pool, schedule: Schedule) -> DoorOracle:
     """The product's own oracle over given counts."""
     mwem_asks = MwemAsks(pool, schedule, scan_of(schedule.unit_bound))
     return mwem_asks.through(door_over(counts, mwem_asks.asks))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,37 +14,31 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.dyadic import Axis
-from dpduck.kernel.ask import (
-    Ask,
-    Candidate,
-    Choice,
-    EveryKey,
-    Families,
-    Layers,
-    Present,
-    Scan,
-    Sketch,
-    SparseVector,
-    Table,
-    Threshold,
-    Total,
-    Within,
-    price,
-)
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.columns.keys import KeyColumn, KeyText
-from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.counting.hidden import ExactCounts, Hidden
+from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.door import Bill, Door, charged, opened, reopened
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.choice import exponential_choice
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Query, Scan, price, pure
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.key_counts import KeyCounts, count_keys
-from dpduck.kernel.queries.operators import CentredFactor, Family, IdentityFactor, KroneckerQuery
-from dpduck.kernel.queries.sessions import GateLaw
+from dpduck.kernel.queries.families import Candidate, Choice, Families
+from dpduck.kernel.queries.histograms import EveryKey
+from dpduck.kernel.queries.key_counts import KeyCounts, count_keys, keys_of
+from dpduck.kernel.queries.keys import Threshold
+from dpduck.kernel.queries.later import Within
+from dpduck.kernel.queries.operators import CentredFactor, Family, IdentityFactor, KroneckerQuery, Norms
+from dpduck.kernel.queries.sessions import GateLaw, SparseVector
+from dpduck.kernel.queries.sketches import Sketch
+from dpduck.kernel.queries.summaries import Layers
+from dpduck.kernel.queries.tables import Present, Table, Total
 from dpduck.kernel.relations import Grouped, Source, Stored
 from dpduck.kernel.worker.workers import Workers
+from dpduck.mechanisms.certificate import plan_text
 from dpduck.values.accounting import rho_of_laplace, rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.privacy import ZERO, Budget, Charge
@@ -352,6 +347,78 @@ def test_counts_of_another_bound_are_not_answered(bound: int) -> None:
     counts = ExactCounts((np.arange(2),), np.ones((1, 2), np.int64), (2,), (bound,))
     with pytest.raises(InternalError, match="disagree about the contribution bound"):
         door_over(counts, [ask]).answer(ask)
+
+
+@dataclass(frozen=True, eq=False)
+class Doubled(Query[int]):
+    """Twice the number of rows, which a unit moves by twice its rows. keyed: whether rows have to be counted by key."""
+
+    keyed: bool = True
+
+    def moves(self, scan: Scan) -> Norms:
+        return 2 * scan.l1, 4 * scan.l1**2, 2 * scan.l1
+
+    def require(self, job: object) -> None:
+        if self.keyed != (job_of(job).digest is not None):
+            raise InternalError("other counts than were priced; nothing was charged")
+
+    def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
+        return 2 * int(keys_of(counts)._exact_counts.sum()) + int(draw(ask.law, 1, entropy)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Crowded(Query[bool]):
+    """Whether there are more than 500 rows, by randomised response: a unit moves one score by 2."""
+
+    loss: Fraction
+    has_noise = False
+
+    def cost(self, ask: Ask[bool]) -> Charge:
+        return pure(self.loss)
+
+    def draw(self, counts: Hidden, ask: Ask[bool], entropy: Entropy, chosen: object) -> bool:
+        scores = np.array([0, 1 if keys_of(counts)._exact_counts.sum() > 500 else -1])
+        return exponential_choice(scores, self.loss / 2, entropy) == 1
+
+    def certificate(self) -> dict[str, object]:
+        return {"loss": self.loss}
+
+
+def test_a_new_query_is_one_class() -> None:
+    """Two queries that nobody knows are priced, certified, charged and drawn: no other file has to learn of them.
+
+    Noise beyond 60 scales has a chance of exp(-60): a false alarm.
+    """
+    scan, noise = scan_of(2, JOB), Noise(LAPLACE, Fraction(32))
+    twice, coin = Ask(scan, Doubled(), noise, times=2), Ask(scan, Crowded(Fraction(2)))
+    assert twice.cost.epsilon == Fraction(2 * 4, 32) and coin.cost == Charge(Fraction(2), rho_of_pure(Fraction(2)))
+    assert price([twice, coin]).epsilon == Fraction(9, 4)
+    moved = {"query": "Doubled", "l1": 4, "l2_squared": 16, "most": 4, "times": 2}
+    assert json.loads(plan_text([twice, coin])) == [
+        {"noise": {"law": "discrete Laplace", "parameter": "32/1"}, "moved": [moved]},
+        {"query": "Crowded", "l1": 2, "loss": "2/1", "times": 1},
+    ]
+    vault, other = Vault(), Ask(scan, Doubled(keyed=False), noise)
+    for ask, paid in ((coin, Fraction(7, 4)), (other, Fraction(2))):
+        with pytest.raises(InternalError, match="nothing was charged"), vault.open([ask], bill(paid)):
+            pytest.fail("opened")
+    assert vault.charges == 0
+    with vault.open([twice, coin], bill(Fraction(9, 4))) as door:
+        assert vault.charges == 1 and isinstance(door.answer(coin), bool)
+        assert all(abs(door.answer(twice) - 2000) < 60 * 32 for _ in range(2))
+        with pytest.raises(InternalError, match="used up"):
+            door.answer(twice)
+
+
+def test_a_query_is_nothing_that_it_does_not_say() -> None:
+    """A kind that says nothing has no price, no answer, no certificate and no members."""
+    ask = Ask(scan_of(2, JOB), Query[None](), Noise(LAPLACE, Fraction(1)))
+    door = door_over(KeyCounts(*(np.arange(1, dtype=np.uint64),) * 2, np.ones(1, np.int64)), [ask])
+    for asked in (lambda: ask.cost, lambda: plan_text([ask]), lambda: door.answer(ask)):
+        with pytest.raises(InternalError):
+            asked()
+    with pytest.raises(InternalError, match="no family"):
+        door.admit(total(), ask)
 
 
 def test_a_door_needs_no_ledger_to_refuse() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.queries.tables import Table
 from dpduck.kernel.worker.program import with_results_of_their_own, with_whole_conditions
 from dpduck.kernel.worker.worker import BATCH
 from dpduck.kernel.worker.workers import Program, Workers
@@ -281,11 +281,13 @@ def test_the_bound_of_counts_is_that_of_the_noise(single_rows: Neighbours, monke
     """Where a join makes three rows of one, trusted code knows of three as the noise does: neither more nor less."""
     found: list[tuple[int, int]] = []
 
-    def measured(counts: ExactCounts, queries: Any, table: int, unit_bound: int, entropy: Entropy) -> object:
-        found.append((counts._unit_bounds[table], unit_bound))
-        return measure(counts, queries, table, unit_bound, entropy)
+    right = Table.draw_together
 
-    monkeypatch.setattr("dpduck.kernel.queries.answers.measure", measured)
+    def drawn(table: Table, counts: ExactCounts, asks: Any, entropy: Entropy) -> object:
+        found.extend((counts._unit_bounds[number], asks[0].scan.l1) for number in asks[0].scan.tables)
+        return right(table, counts, asks, entropy)
+
+    monkeypatch.setattr(Table, "draw_together", drawn)
     select = "count(*), sum(ward, contribution_bounds_per_row => (0, 2)) FROM visits JOIN pub ON visits.one = pub.one"
     assert single_rows.outcomes(select, ", refresh = 'a'") == ("answered", "answered")
     assert found

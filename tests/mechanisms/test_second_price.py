@@ -13,9 +13,12 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.ask import Ask, Choice, Quantiles, Total, price
 from dpduck.kernel.door import Bill, Door, opened
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, price
+from dpduck.kernel.queries.families import Choice
+from dpduck.kernel.queries.quantiles import Quantiles
+from dpduck.kernel.queries.tables import Total
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
 from tests.support.clinics import Clinic, by

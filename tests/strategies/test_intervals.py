@@ -12,11 +12,11 @@ from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.measure import measure
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import noisy_queries
 from dpduck.strategies.recovery.intervals import ErrorLaw, margin, rounded_margin, selected_lows, sum_margin
 from dpduck.strategies.recovery.recover import recover
+from tests.kernel.doors import measure
 
 CONFIDENCES = [Fraction(text) for text in ("0.5", "0.6", "0.7", "0.8", "0.85", "0.9", "0.95", "0.98", "0.99", "0.999")]
 PARAMETERS = (0.05, 0.1, 0.2, 0.3, 0.33, 0.4, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.papers.joint_threshold import any_of, joint_delta
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.key_delta import GroupBounds
+from dpduck.kernel.queries.keys import GroupBounds
 from dpduck.mechanisms.keys.plan import each_of, gaussian_tails, plan_keys, queries, smallest_excess, tail
 from dpduck.strategies.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail, survivals
 from dpduck.values.accounting import rho_of

@@ -13,7 +13,7 @@ import pytest
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
-from dpduck.kernel.queries.measure import require_weights
+from dpduck.kernel.queries.tables import require_weights
 from dpduck.strategies.ranges.sets import RangeSetsPlan, plan_range_sets
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.strategies.ranges.together import JointProduct, Residuals

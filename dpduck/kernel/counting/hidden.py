@@ -1,4 +1,4 @@
-"""Exact counts: a type of their own, which only `measure` turns into numbers that leave."""
+"""Exact counts: a type of their own, which only the `draw` of a query turns into numbers that leave."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class ExactCounts(Hidden):
     _exact_counts: one row per table of integers, those of an aggregate next to each other; they wrap at 64 bits.
     Both are 64-bit integers whatever the rows hold: arithmetic on them never fails, or rounds, by what a row holds.
     _sizes: of the attributes. _unit_bounds: for each table, what a unit adds at most to all of its aggregate's tables.
+    _exact_answers: what queries computed of them once (queries/families.py), as hidden as they are.
     """
 
-    __slots__ = ("_exact_coordinates", "_exact_counts", "_sizes", "_unit_bounds")
+    __slots__ = ("_exact_answers", "_exact_coordinates", "_exact_counts", "_sizes", "_unit_bounds")
 
     def __init__(
         self,
@@ -49,3 +50,4 @@ class ExactCounts(Hidden):
         self._exact_counts = counts
         self._sizes = sizes
         self._unit_bounds = unit_bounds
+        self._exact_answers = dict[object, tuple[NDArray[np.int64], NDArray[np.int64]]]()

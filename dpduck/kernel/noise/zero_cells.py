@@ -19,7 +19,7 @@ def empty_cells(radix: MixedRadix, occupied: Positions, count: int, entropy: Ent
     rank r is r plus the number of i with z_i - i <= r: no cell is ever tried and given up for being occupied.
     """
     ranks = random_subset(radix, occupied.shape[1], count, entropy)
-    before = radix.minus(occupied, np.arange(occupied.shape[1], dtype=np.int64))
+    before = radix.plus(occupied, -np.arange(occupied.shape[1], dtype=np.int64))
     return radix.plus(ranks, at_most(before, ranks))
 
 

@@ -68,21 +68,8 @@ class MixedRadix:
             codes += [*([rest] if group else []), *reversed(found)]
         return tuple(codes)
 
-    def minus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
-        """Returns positions lowered by amounts that none of them falls below."""
-        if len(positions) == 1:
-            return positions - amounts
-        lowered, borrowed = positions.copy(), amounts
-        for word, base in zip(lowered[::-1], self.bases[::-1], strict=True):
-            borrowed, digit = np.divmod(borrowed, base)
-            np.subtract(word, digit, out=word)
-            under = word < 0
-            word[under] += base
-            borrowed = borrowed + under
-        return lowered
-
     def plus(self, positions: Positions, amounts: NDArray[np.int64]) -> Positions:
-        """Returns positions raised by amounts; none of them reaches the end of the domain."""
+        """Returns positions raised by amounts, or lowered by negative ones; none of them leaves the domain."""
         if len(positions) == 1:
             return positions + amounts
         raised, carried = positions.copy(), amounts

@@ -12,6 +12,7 @@ import builtins
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,25 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, find
+from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.queries.key_counts import KeyDigests, find, keys_of
+from dpduck.kernel.queries.operators import Norms
 from dpduck.values.errors import InternalError
+
+
+@dataclass(frozen=True, eq=False)
+class EveryKey(Query[bytes]):
+    """A noisy count of every key of an unbounded universe, as a secret state. All rows of a unit may have one key."""
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms()
+
+    def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
+        keys = keys_of(counts)
+        noisy = draw(ask.law, len(keys._exact_counts), entropy)
+        noisy += keys._exact_counts
+        secret = secrets.token_bytes(SECRET_BYTES)
+        return LazyHistogram(secret, keys._exact_high, keys._exact_low, noisy).to_bytes()
 
 
 class LazyHistogram(Hidden):
@@ -57,24 +75,15 @@ class LazyHistogram(Hidden):
         return result
 
 
-def open_histogram(counts: KeyCounts, noise: Noise, entropy: Entropy) -> LazyHistogram:
-    """Returns a histogram of these counts with a fresh secret."""
-    noisy = draw(noise, len(counts._exact_counts), entropy)
-    noisy += counts._exact_counts
-    return LazyHistogram(secrets.token_bytes(SECRET_BYTES), counts._exact_high, counts._exact_low, noisy)
-
-
-# Noise that a key of an unbounded universe has from the start: exact samplers fed by a keyed stream.
-#
-# HMAC-SHA256 of (secret; key, counter) in counter mode is a stream that nobody without the secret tells from
-# fresh entropy, as far as HMAC-SHA256 is a pseudo-random function: the guarantee of what is made from it is
-# computational.
-
 SECRET_BYTES = 32
 
 
 class KeyedEntropy:
-    """The stream of one key under one secret; not for two purposes (see entropy.Entropy)."""
+    """The stream of one key under one secret, for its noise from the start; not for two purposes (entropy.Entropy).
+
+    HMAC-SHA256 of (secret; key, counter) in counter mode is a stream that nobody without the secret tells from fresh
+    entropy, as far as HMAC-SHA256 is a pseudo-random function: what is made from it has a computational guarantee.
+    """
 
     def __init__(self, secret: builtins.bytes, key: builtins.bytes) -> None:
         self._secret = secret

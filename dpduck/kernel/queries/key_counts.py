@@ -40,6 +40,13 @@ class KeyCounts(Hidden):
         self._exact_high, self._exact_low, self._exact_counts = high[order], low[order], counts[order]
 
 
+def keys_of(counts: Hidden) -> KeyCounts:
+    """Returns counts by key; refuses others."""
+    if not isinstance(counts, KeyCounts):
+        raise InternalError("a query of other counts")
+    return counts
+
+
 def count_keys(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> KeyCounts:

@@ -1,16 +1,20 @@
 """Counts groups by private keys, and decides by noisy counts alone which of them are published; nothing else of a
-group leaves before that."""
+group leaves before that. What publishing one that was not there may cost is a tail of the noise, computed here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from math import erfc, exp, expm1, fsum, log1p, sqrt
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.kernel.ask import Threshold
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import tables_from
 from dpduck.kernel.counting.exact import GROUP, counting_cells, read_job
@@ -18,14 +22,19 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.noise.law import Noise
-from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
+from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Query, by_noise, together
+from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.rows import reader
 from dpduck.kernel.stage import UNITS
 from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+
+TABLE = "dpduck_table_"
+"""How the names of columns of an aggregate's table begin, one integer a group."""
 
 
 class KeyStream(Hidden):
@@ -45,52 +54,169 @@ class KeyStream(Hidden):
                 pass
 
 
-def publish_keys(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> PublishedKeys:
-    """Counts, adds noise, compares and answers, group by group as they are counted.
+SUMMED = 9e6
+"""Up to this sigma^2 a tail is summed term by term."""
 
-    noise: of the selecting count.
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """What one privacy unit changes at most.
+
+    groups: C, counts that it is in. per_group: k, each of them. total: their sum. rows: of an answer, all in one cell.
     """
-    job = stream._job
-    require_same_bounds(job, query)
-    published, suppressed = _selected(stream, query, noise, entropy)
-    names = [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
-    published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
-    answers = []
-    for number in range(query.aggregates):
-        exact = published.column(_answer_name(number, query)).to_numpy()
-        if number not in query.reused:
-            exact = exact + draw(query.of_aggregate(number).noise, len(exact), entropy)  # modulo 2^64
-        answers.append(exact)
-    other = _others(suppressed, query, entropy) if query.other else None
-    return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
+
+    groups: int
+    per_group: int
+    total: int
+    rows: int
+
+    @property
+    def l1(self) -> int:
+        """Returns the L1 norm of what a unit changes in the counts that keys are selected by."""
+        return min(self.groups * self.per_group, self.total)
+
+    @property
+    def l2_squared(self) -> int:
+        """Returns its squared L2 norm: the total in as few groups as hold it."""
+        return min(self.groups * self.per_group**2, self.total * self.per_group)
 
 
-def _answer_name(number: int, query: Threshold) -> str:
-    return UNITS if number in query.reused else _table_name(number)
+@dataclass(frozen=True)
+class PublishedKeys:
+    """What is published. keys: an array per key, codes of public domains before texts, in an order of their own.
+
+    answers: for each aggregate, one noisy integer per group. other: for each, what was suppressed in all, noisy.
+    """
+
+    keys: tuple[pa.Array, ...]
+    answers: tuple[IntegerArray, ...]
+    other: tuple[int, ...] | None
 
 
-def _table_name(number: int) -> str:
-    """Returns the column of an aggregate's table, one integer a group."""
-    return f"dpduck_table_{number}"
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """An aggregate of published groups: its noise, and how far one unit moves its table by group."""
+
+    noise: Noise
+    norms: Norms
 
 
-def _others(suppressed: Sequence[int], query: Threshold, entropy: Entropy) -> tuple[int, ...]:
-    """Returns what was suppressed of each aggregate, with noise."""
-    if not query.beside:
-        added = draw(query.answers, query.aggregates, entropy).tolist()
+@dataclass(frozen=True, eq=False)
+class Threshold(Query[PublishedKeys]):
+    """Groups of at least `least` units whose noisy count is above least - 1 + k + excess, and their answers.
+
+    The ask's noise is that of the selecting count. bounds: of the scan. answers: noise of the other answers.
+    aggregates: how many there are; reused: those that the selecting count answers. other: whether what was suppressed
+    is counted, for each aggregate. beside: one for each aggregate, where any is no count. It is empty for counts of
+    rows, which have the noise `answers`.
+
+    The price is that of the selecting count and of the answers, by their norms, and the delta of groups of one unit
+    (key_delta).
+    """
+
+    bounds: GroupBounds
+    least: int
+    excess: int
+    answers: Noise
+    aggregates: int
+    reused: tuple[int, ...]
+    other: bool
+    beside: tuple[Beside, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.beside and len(self.beside) != self.aggregates:
+            raise InternalError("aggregates without their noise")
+
+    def of_aggregate(self, number: int) -> Beside:
+        """Returns the noise and the norms of one aggregate of the job."""
+        rows = self.bounds.rows
+        return self.beside[number] if self.beside else Beside(self.answers, (rows, rows * rows, rows))
+
+    @property
+    def paid(self) -> tuple[int, ...]:
+        """Returns the aggregates that are answered beside the selecting count."""
+        return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
+
+    @property
+    def above(self) -> int:
+        """Published is what has a noisy count above it."""
+        return self.least - 1 + self.bounds.per_group + self.excess
+
+    def moved(self) -> list[tuple[Noise, Norms]]:
+        """Returns each noise of the answers beside the selecting count, and how far a unit moves all that have it."""
+        return by_noise((one.noise, one.norms) for one in map(self.of_aggregate, self.paid))
+
+    def cost(self, ask: Ask[PublishedKeys]) -> Charge:
+        bounds, noise = self.bounds, ask.law
+        if any(law.kind is not noise.kind for law in (self.answers, *(one.noise for one in self.beside))):
+            raise InternalError("a release has either Laplace or Gaussian noise")
+        costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
+        costs += [law.cost(*norms) for law, norms in self.moved()]
+        return together(costs, key_delta(noise, self.excess, bounds.groups))
+
+    def require(self, job: object) -> None:
+        counted = job_of(job)
+        if not counted.selected or bounds_of(counted) != self.bounds:
+            raise InternalError("the plan and the counts disagree about the contribution bounds")
+        moved = [self.of_aggregate(number).norms for number in range(self.aggregates)]
+        if moved != list(counted.norms_beside(self.other)):
+            raise InternalError("the plan and the counts disagree about what a unit adds to a group")
+
+    def draw(self, counts: Hidden, ask: Ask[PublishedKeys], entropy: Entropy, chosen: object) -> PublishedKeys:
+        """Counts, adds noise, compares and answers, group by group as they are counted."""
+        if not isinstance(counts, KeyStream):
+            raise InternalError("a query of other counts")
+        job = counts._job
+        self.require(job)
+        published, suppressed = _selected(counts, self, ask.law, entropy)
+        names = [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
+        published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
+        answers = []
+        for number in range(self.aggregates):
+            exact = published.column(UNITS if number in self.reused else f"{TABLE}{number}").to_numpy()
+            if number not in self.reused:
+                exact = exact + draw(self.of_aggregate(number).noise, len(exact), entropy)  # modulo 2^64
+            answers.append(exact)
+        other = None
+        if self.other:  # modulo 2^64, as all tables are
+            noise = [draw(self.of_aggregate(number).noise, 1, entropy)[0] for number in range(self.aggregates)]
+            other = tuple((suppressed + np.array(noise)).tolist())
+        return PublishedKeys(tuple(published.column(name).combine_chunks() for name in names), tuple(answers), other)
+
+    def certificate(self) -> Mapping[str, object]:
+        counts = {**asdict(self.bounds), "excess": self.excess}
+        if self.beside:  # what is answered beside the selection is written as other measurements are
+            return {**counts, "answered": 0}
+        return {**counts, "answered": len(self.paid), "answers": self.answers}
+
+    def measurements(self) -> list[tuple[Noise, Norms]]:
+        return self.moved() if self.beside else []
+
+
+def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:
+    """1 - P(noise <= excess)^groups, rounded up: that a group is published which was not there. 1 below 0.
+
+    Gaussian, f(n) = exp(-n^2 / (2 sigma^2)): the sum of f from excess + 1 on over that of all; for large sigma f is
+    convex there, so each term is at most the integral over the unit around it, and the sum of all is at least
+    sqrt(2 pi) sigma (Poisson's formula has positive terms only).
+    """
+    first, scale = excess + 1, float(noise.parameter)
+    if noise.kind is NoiseKind.LAPLACE:
+        one = exp(-first / scale) / (1 + exp(-1 / scale))
+    elif scale > SUMMED:
+        one = erfc((first - 0.5) / sqrt(2 * scale)) / 2 if (first - 0.5) ** 2 > scale else 1.0
     else:
-        added = [int(draw(one.noise, 1, entropy)[0]) for one in query.beside]
-    return tuple(_wrapped(exact + more) for exact, more in zip(suppressed, added, strict=True))
+        last = int(sqrt(first * first + 90 * scale)) + 2
+        terms = fsum(exp(-n * n / (2 * scale)) for n in range(first, last))
+        one = terms / (1 + 2 * fsum(exp(-n * n / (2 * scale)) for n in range(1, int(9 * sqrt(scale)) + 2)))
+    one *= 1 + 1e-10
+    share = 1.0 if one >= 0.5 else -expm1(groups * log1p(-one))
+    return min(Fraction(share) * (1 + Fraction(1, 10**10)) + Fraction(1, 10**290), Fraction(1))
 
 
-def _wrapped(number: int) -> int:
-    """Returns a number modulo 2^64, as all tables are."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, list[int]]:
+def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entropy) -> tuple[pa.Table, IntegerArray]:
     """Returns the published groups, their units noisy, and the exact sums of all others."""
-    suppressed, kept = [0] * query.aggregates, []
+    suppressed, kept = np.zeros(query.aggregates, np.int64), []
     with read_groups(stream._cursor, stream._job, stream._bounding_key, stream._workers) as batches:
         for groups in batches:
             units = groups.column(UNITS).to_numpy()
@@ -98,10 +224,10 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             chosen = (units >= query.least) & (noisy > query.above)
             tables = _tables(groups, stream._job.aggregates)
             for number, table in enumerate(tables):
-                suppressed[number] += int(table[~chosen].sum())
+                suppressed[number : number + 1] += table[~chosen].sum()
             names = [name for name in groups.column_names if name.startswith(GROUP)]
             columns = {name: groups.column(name) for name in names} | {UNITS: pa.array(noisy)}
-            columns |= {_table_name(number): pa.array(table) for number, table in enumerate(tables)}
+            columns |= {f"{TABLE}{number}": pa.array(table) for number, table in enumerate(tables)}
             kept.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
     return pa.concat_tables(kept), suppressed
 
@@ -110,16 +236,6 @@ def _tables(groups: pa.Table, aggregates: Sequence[Contribution]) -> list[Intege
     """Returns the exact tables of all aggregates, one integer a group each."""
     names = [name for name in groups.column_names if not name.startswith(GROUP) and name != UNITS]
     return tables_from(aggregates, [groups.column(name).to_numpy() for name in names])
-
-
-def require_same_bounds(job: object, query: Threshold) -> None:
-    """Refuses a price for other bounds than those of the SQL that will run."""
-    counted = job_of(job)
-    if not counted.selected or bounds_of(counted) != query.bounds or len(counted.aggregates) != query.aggregates:
-        raise InternalError("the plan and the counts disagree about the contribution bounds")
-    moved = zip(map(query.of_aggregate, range(query.aggregates)), counted.norms_beside(query.other), strict=True)
-    if any(one.norms != norms for one, norms in moved):
-        raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
 
 def bounds_of(job: CountingJob) -> GroupBounds:

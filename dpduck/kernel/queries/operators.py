@@ -174,6 +174,11 @@ class KroneckerQuery:
         )
 
     @property
+    def is_identity(self) -> bool:
+        """Tells whether each answer is of one cell of its attributes, as it is."""
+        return all(isinstance(factor, IdentityFactor) for factor in self.factors)
+
+    @property
     def norms(self) -> Norms:
         """Returns the column norms of a Kronecker product multiply."""
         first, second, largest = ([factor.norms[which] for factor in self.factors] for which in range(3))

@@ -21,14 +21,47 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import UNITS, Ask, Scan, SparseVector, Total
 from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, exact_answers
+from dpduck.kernel.price import Ask, Query, Scan, pure
+from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, exact_answers, keys_of
+from dpduck.kernel.queries.tables import Total
 from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+
+UNITS = 1024
+"""Weights of a session's questions are multiples of 1/UNITS, so that all that is compared is whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseVector(Query[bytes]):
+    """A round of a session: questions are compared with a noisy threshold until one fires, which is measured.
+
+    The ask's noise is that of the thresholds, its times are the rounds. question, measured: noise of the questions
+    and of what fires, in units of 1/UNITS. Answer: the noise of all thresholds, for the secrets file alone. The price
+    of a round are both scales' parts of epsilon, as one pure mechanism, and the measurement.
+    """
+
+    question: Noise
+    measured: Noise
+    certified = ("question", "measured")
+
+    def cost(self, ask: Ask[bytes]) -> Charge:
+        if {ask.law.kind, self.question.kind} != {NoiseKind.LAPLACE}:
+            raise InternalError("the comparisons of a session have one-sided geometric noise")
+        step = ask.scan.l1 * UNITS
+        compared = step / ask.law.parameter + step / self.question.parameter
+        measured = self.measured.cost(step, step * step)
+        if measured.epsilon is not None:
+            return pure(compared + measured.epsilon)
+        return Charge.concentrated(compared * compared / 2 + measured.rho)
+
+    def draw(self, counts: Hidden, ask: Ask[bytes], entropy: Entropy, chosen: object) -> bytes:
+        keys_of(counts)
+        return one_sided(ask.law.parameter, 2 * ask.times, entropy).tobytes()  # of both sides for every round
 
 
 @dataclass(frozen=True)
@@ -72,11 +105,6 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
         kept.append(drawn[drawn >= 0][:missing])
         missing -= len(kept[-1])
     return np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
-
-
-def draw_thresholds(scale: Fraction, rounds: int, entropy: Entropy) -> bytes:
-    """Draws threshold noise of both sides for every round, for the secrets file alone."""
-    return one_sided(scale, 2 * rounds, entropy).tobytes()
 
 
 class Questions(Hidden):

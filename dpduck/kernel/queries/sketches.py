@@ -3,22 +3,23 @@
 Row j adds the signed count of every cell to one of `width` buckets. The hash of a cell whose key labels have numbers
 L_1, L_2, .. is (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, P = 2^61 - 1: pairwise independent over distinct lists of numbers.
 Bucket: this hash modulo the width; sign: the parity of a second such hash. The coefficients are public and released.
-One row of the table changes one bucket of each sketch row by 1: L1 sensitivity `rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.noise.zero_cells import uniform_below
+from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.queries.marginals import cells_of
+from dpduck.kernel.queries.operators import Norms
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -34,21 +35,38 @@ class SketchHashes:
     signs: tuple[tuple[int, ...], ...]
 
 
-def draw_hashes(rows: int, width: int, attributes: int, entropy: Entropy) -> SketchHashes:
-    """Draws fresh coefficients."""
-    drawn = uniform_below(PRIME, 2 * rows * (attributes + 1), entropy).reshape(2, rows, attributes + 1).tolist()
-    buckets, signs = (tuple(tuple(row) for row in table) for table in drawn)
-    return SketchHashes(width, buckets, signs)
+Sketched = tuple[SketchHashes, IntegerArray]
 
 
-def draw_sketch(
-    counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[NDArray[np.int64]], noise: Noise, entropy: Entropy
-) -> IntegerArray:
-    """Returns noisy buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
+@dataclass(frozen=True, eq=False)
+class Sketch(Query[Sketched]):
+    """Noisy signed buckets, shape (rows, width), with their fresh hashes. A row changes one bucket of each sketch row
+    by 1.
+
+    numbers: of each attribute's labels, all different.
+    """
+
+    rows: int
+    width: int
+    numbers: tuple[IntegerArray, ...] = field(repr=False)
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms(self.rows)
+
+    def draw(self, counts: Hidden, ask: Ask[Sketched], entropy: Entropy, chosen: object) -> Sketched:
+        drawn = uniform_below(PRIME, 2 * self.rows * (len(self.numbers) + 1), entropy).reshape(2, self.rows, -1)
+        buckets, signs = (tuple(tuple(row) for row in table) for table in drawn.tolist())
+        hashes = SketchHashes(self.width, buckets, signs)
+        noisy = draw(ask.law, self.rows * self.width, entropy).reshape(self.rows, self.width)
+        noisy += exact_sketch(cells_of(counts, ask.scan), hashes, self.numbers)
+        return hashes, noisy
+
+
+def exact_sketch(counts: ExactCounts, hashes: SketchHashes, numbers: Sequence[IntegerArray]) -> IntegerArray:
+    """Returns the exact buckets, shape (rows, width). numbers: of each attribute's labels, distinct ones."""
     if any(len(of_labels) != size for of_labels, size in zip(numbers, counts._sizes, strict=True)):
         raise InternalError("the sketch and the counts disagree about the domain")
-    values = counts._exact_counts[0]
-    table = draw(noise, len(hashes.buckets) * hashes.width, entropy).reshape(-1, hashes.width)
+    values, table = counts._exact_counts[0], np.zeros((len(hashes.buckets), hashes.width), np.int64)
     for row, of_bucket, of_sign in zip(table, hashes.buckets, hashes.signs, strict=True):
         places = hashed(of_bucket, numbers, counts._exact_coordinates) % hashes.width
         signs = 1 - 2 * (hashed(of_sign, numbers, counts._exact_coordinates) & 1)

@@ -37,7 +37,6 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.ask import Ask, Table
 from dpduck.kernel.columns.expressions import Column, Comparison, Literal
 from dpduck.kernel.contributions import KEY, UNIT, Crowds, key_integer
 from dpduck.kernel.counting.exact import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
@@ -47,9 +46,10 @@ from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, requi
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.rows import LIVE
-from dpduck.kernel.queries.measure import measure, require_weights
+from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
+from dpduck.kernel.queries.tables import Table, operator_of, require_weights
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.scan import counted
 from dpduck.kernel.stage import arrivals_sql, cells_sql, taken_sql
@@ -73,7 +73,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
     for ask in asks:
-        require_weights(_query(ask))
+        require_weights(operator_of(ask))
     held = job.unit is None or sql_type(job.unit_type).is_unit_part
     plain = job.place == LIVE and job.periods is None
     of_cells = job.groups or job.digest or job.cell_key
@@ -96,10 +96,10 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
 
 def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
     """Returns the matrix of an ask over the time axis, which every ask has."""
-    if not isinstance(ask.query, Table) or ask.noise is None or ask.times != 1:
+    query = operator_of(ask)
+    matrix = dict(zip(query.attributes, query.factors, strict=True)).get(axis)
+    if ask.times != 1:
         raise InternalError("no ask of a stream")
-    factors = dict(zip(ask.query.query.attributes, ask.query.query.factors, strict=True))
-    matrix = factors.get(axis)
     if not isinstance(matrix, MatrixFactor):
         raise InternalError("a stream of no strategy")
     return matrix
@@ -153,36 +153,24 @@ def _measured(
     found = []
     for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
         alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
-        asked = [(_of_part(ask, axis, part), ask.noise) for ask in alike if ask.noise is not None]
-        by_table = [measure(counts, asked, table, l1, entropy) for table in tables]
-        for number, ask in enumerate(alike):
-            place = _query(ask).attributes.index(axis)
-            noisy = [np.moveaxis(of[number], place, 0).reshape(part.rows, -1) for of in by_table]
+        asked = [Ask(ask.scan, Table(_of_part(ask, axis, part)), ask.noise) for ask in alike]
+        for ask, by_table in zip(alike, asked[0].query.draw_together(counts, asked, entropy), strict=True):
+            place = operator_of(ask).attributes.index(axis)
+            noisy = [np.moveaxis(of, place, 0).reshape(part.rows, -1) for of in by_table]
             found.append((asks.index(ask), np.concatenate(noisy, axis=1)))
     return np.concatenate([answers for _, answers in sorted(found, key=lambda one: one[0])], axis=1)
 
 
-def _query(ask: StreamAsk) -> KroneckerQuery:
-    if not isinstance(ask.query, Table):
-        raise InternalError("no ask of a stream")
-    return ask.query.query
-
-
 def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
     """Returns the query with some rows of the strategy in place of all."""
-    query = _query(ask)
+    query = operator_of(ask)
     pairs = zip(query.attributes, query.factors, strict=True)
     return KroneckerQuery(query.attributes, tuple(part if one == axis else of for one, of in pairs))
 
 
 def width_of(asks: Sequence[StreamAsk], axis: int) -> int:
     """Tells how many numbers are answered for each row of the strategy."""
-    found = 0
-    for ask in asks:
-        query = _query(ask)
-        others = [of.rows for one, of in zip(query.attributes, query.factors, strict=True) if one != axis]
-        found += prod(others) * len(ask.scan.tables)
-    return found
+    return sum(prod(operator_of(ask).shape) // _over_time(ask, axis).rows * len(ask.scan.tables) for ask in asks)
 
 
 def answered(state: StreamState, matrix: MatrixFactor, asks: Sequence[StreamAsk], axis: int) -> int:

@@ -9,24 +9,27 @@ rows are sorted by position, and equal priorities fall by position.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 from math import ceil
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.algebra.dyadic import Axis
-from dpduck.kernel.counting.hidden import ExactCounts
+from dpduck.algebra.dyadic import Axis, node_sensitivity
+from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.binomial import binomial
 from dpduck.kernel.noise.coins import flips
 from dpduck.kernel.noise.entropy import Entropy, words64
 from dpduck.kernel.noise.integers import discrete_laplace
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.noise.layers import SummaryLaw, keep_floats, upgraded_counts
 from dpduck.kernel.noise.zero_cells import empty_cells
+from dpduck.kernel.price import Ask, Query, Scan
 from dpduck.kernel.queries.cells import MixedRadix, Positions, merged, ordering
+from dpduck.kernel.queries.marginals import cells_of
+from dpduck.kernel.queries.operators import Norms
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -64,7 +67,30 @@ class NoisySummary:
     layers: int
 
 
-class SparseCounts:
+@dataclass(frozen=True, eq=False)
+class Layers(Query[NoisySummary]):
+    """The noisy summary of the cells, or of the nodes that take their place, each of which gets the same noise.
+
+    Its layers may be chosen after the charge, as a SummaryPlan: whatever they are, they are a function of one noisy
+    table and of chance. axes: for each attribute the nodes that take its place, None for none. A row adds 1 or -1 to
+    some of them, as many as node_sensitivity says.
+    """
+
+    axes: tuple[Axis | None, ...]
+    radix: MixedRadix = field(repr=False)
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms(node_sensitivity(self.axes))
+
+    def draw(self, counts: Hidden, ask: Ask[NoisySummary], entropy: Entropy, chosen: object) -> NoisySummary:
+        if not isinstance(chosen, SummaryPlan) or ask.law.kind is not NoiseKind.LAPLACE:
+            raise InternalError("a summary without its layers")
+        if {law.scale for law in chosen.layers} != {ask.law.parameter}:
+            raise InternalError("the layers of a summary have other noise than was paid for")
+        return draw_summary(sparse_counts(cells_of(counts, ask.scan), self.axes, self.radix), chosen, entropy)
+
+
+class SparseCounts(Hidden):
     """Exact counts by position, sorted, none of them 0; opaque, because even their number is private."""
 
     __slots__ = ("_occupied_counts", "_occupied_positions", "radix")
@@ -72,15 +98,6 @@ class SparseCounts:
     def __init__(self, radix: MixedRadix, positions: Positions, counts: IntegerArray) -> None:
         self.radix = radix
         self._occupied_positions, self._occupied_counts = merged(positions, counts)
-
-    def __repr__(self) -> str:
-        return "SparseCounts(hidden)"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
-
-    def __getstate__(self) -> NoReturn:
-        raise InternalError("exact counts cannot be copied or written")
 
 
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:

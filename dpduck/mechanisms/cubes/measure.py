@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dpduck.kernel.ask import Ask, Present, Quantiles, Scan, Table
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.kernel.queries.quantiles import Quantiles
+from dpduck.kernel.queries.tables import Present, Table
 from dpduck.language.rows.compiled import value_of, written
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.select.conditions import is_partial

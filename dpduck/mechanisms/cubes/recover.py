@@ -10,7 +10,6 @@ from math import lcm, prod
 import numpy as np
 
 from dpduck.kernel.contributions import FULL
-from dpduck.kernel.queries.operators import IdentityFactor
 from dpduck.language.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
 from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
@@ -315,8 +314,7 @@ def single_parameter(plan: Plan, number: int) -> Fraction | None:
         return None
     query = plan.measurements[0].query
     alike = query.attributes == plan.workload.marginals[number]
-    plain = all(isinstance(factor, IdentityFactor) for factor in query.factors)
-    return plan.measurements[0].parameter if alike and plain else None
+    return plan.measurements[0].parameter if alike and query.is_identity else None
 
 
 def error_laws(found: CubePlan) -> tuple[tuple[ErrorLaw, ...], ...]:

@@ -1,6 +1,6 @@
 """Keys that nobody declared, chosen privately."""
 
-from dpduck.kernel.queries.key_delta import PublishedKeys
+from dpduck.kernel.queries.keys import PublishedKeys
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.keys.plan import (
     KeyProposal,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpduck.kernel.queries.key_delta import GroupBounds
+from dpduck.kernel.queries.keys import GroupBounds
 from dpduck.kernel.queries.operators import Norms
 from dpduck.language.select.request import Aggregate, Operand, Treatment
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of, linear_weights, own_measure

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import scipy
 
-from dpduck.kernel.ask import Ask, Beside, Scan, Threshold
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.key_delta import GroupBounds, PublishedKeys
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.keys import Beside, GroupBounds, PublishedKeys, Threshold
 from dpduck.language.rows.compiled import text_of, written
 from dpduck.language.select.private_keys import FURTHER, counts_units
 from dpduck.language.select.request import KeySelection, Request

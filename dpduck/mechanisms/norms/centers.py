@@ -13,12 +13,13 @@ from math import log2
 
 import numpy as np
 
-from dpduck.kernel.ask import Ask, Quantiles, Scan
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import NoiseKind
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.kernel.queries.quantiles import Quantiles
 from dpduck.language.rows.compiled import condition_of, value_of
 from dpduck.language.rows.facts import Rows
 from dpduck.language.select.request import Operand

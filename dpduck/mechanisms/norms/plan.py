@@ -18,12 +18,14 @@ from math import exp, floor, inf, log, prod, sqrt
 from statistics import fmean
 from typing import Any
 
-from dpduck.kernel.ask import Ask, Scan, Table, Within
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.integers import LARGEST_VARIANCE
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import VARIANCES, Operand, Question, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
 from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of

@@ -7,11 +7,12 @@ from math import sqrt
 
 import numpy as np
 
-from dpduck.kernel.ask import Ask, Scan, Table
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
+from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, measured_plan, recovered

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
-from dpduck.kernel.ask import UNITS
 from dpduck.kernel.door import reopened
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.queries.key_counts import KeyDigests
-from dpduck.kernel.queries.sessions import SessionGate
+from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.release import PlaceOf, Steps
 from dpduck.mechanisms.sparse.projection import key_scan

@@ -11,9 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.algebra.hashing import SIGNS, words_for
-from dpduck.kernel.ask import Ask, Projection, Scan
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.projections import Projection
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader

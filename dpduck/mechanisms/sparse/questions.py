@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpduck.kernel.ask import UNITS
 from dpduck.kernel.queries.key_counts import KeyDigests
+from dpduck.kernel.queries.sessions import UNITS
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local

@@ -20,10 +20,12 @@ from math import ceil, exp, log, sqrt
 
 import pyarrow as pa
 
-from dpduck.kernel.ask import UNITS, Ask, EveryKey, SparseVector, Within
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.sessions import GateLaw
+from dpduck.kernel.price import Ask
+from dpduck.kernel.queries.histograms import EveryKey
+from dpduck.kernel.queries.later import Within
+from dpduck.kernel.queries.sessions import UNITS, GateLaw, SparseVector
 from dpduck.language.select.request import Request
 from dpduck.language.statements.kinds import HISTOGRAM, SESSION
 from dpduck.mechanisms.mechanism import Tools

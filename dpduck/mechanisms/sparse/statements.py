@@ -12,12 +12,12 @@ import numpy as np
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from dpduck.kernel.ask import UNITS
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import required
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.histograms import LazyHistogram
+from dpduck.kernel.queries.sessions import UNITS
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.statements.kinds import (
     HISTOGRAM,

@@ -14,7 +14,6 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
-from dpduck.kernel.queries.operators import IdentityFactor
 from dpduck.language.select.request import Aggregate
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.mechanisms.cubes.measures import Use
@@ -143,7 +142,7 @@ def _recovered(plan: Plan, blocks: Sequence[_Block], combined: FloatArray, table
     """Returns one table's answers for every grouping set, shape (periods, cells)."""
     numbers = [block.of(combined, table) for block in blocks]
     (query, *more) = [measurement.query for measurement in plan.measurements]
-    plain = not more and all(isinstance(factor, IdentityFactor) for factor in query.factors)
+    plain = not more and query.is_identity
     if plain and plan.workload.marginals == (query.attributes,):
         return numbers
     by_period = [

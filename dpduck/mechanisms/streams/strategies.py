@@ -20,10 +20,11 @@ from math import isqrt, prod
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.kernel.ask import Ask, Table
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.operators import CentredFactor, Factor, HadamardFactor, IdentityFactor, KroneckerQuery
 from dpduck.kernel.queries.streams import StreamAsk
+from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import Measure, Measures, choose_measures, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, UnitBounds, amount_of, noise_of, unit_bounds
@@ -54,7 +55,7 @@ CELLS = "I"
 PLANNING_SECONDS = 0.5
 HEAVY = 1 << 8
 """Queries over other keys are planned as if a row added so much at least: times the matrix over time they then have the
-weights that trusted code accepts (kernel/queries/measure.py, require_weights)."""
+weights that trusted code accepts (kernel/queries/marginals.py, require_weights)."""
 _SHOWN = (1, 12, 36)
 _FACTORS: dict[str, type[IdentityFactor | CentredFactor | HadamardFactor]] = {
     "I": IdentityFactor, "R": CentredFactor, "F": HadamardFactor,

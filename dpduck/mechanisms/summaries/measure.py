@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.algebra.dyadic import Axis, node_sensitivity
-from dpduck.kernel.ask import Ask, Layers, Scan, Sketch, Total
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.sketches import PRIME, SketchHashes
-from dpduck.kernel.queries.summaries import NoisySummary
+from dpduck.kernel.queries.sketches import PRIME, Sketch, SketchHashes
+from dpduck.kernel.queries.summaries import Layers, NoisySummary
+from dpduck.kernel.queries.tables import Total
 from dpduck.language.rows.compiled import written
 from dpduck.language.select.request import Request, Summary
 from dpduck.mechanisms.jobs import counting_job

@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import Ask, Candidate, Choice, Families, Marginal, Scan, Table, Within
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.door import Door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.measure import Guess
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.families import Candidate, Choice, Families, Guess, Marginal
+from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import Family
+from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job

@@ -10,8 +10,8 @@ from math import hypot, prod
 import numpy as np
 
 from dpduck.algebra.lattice import MarginalWorkload
-from dpduck.kernel.ask import WEIGHT
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.queries.families import WEIGHT
 from dpduck.kernel.queries.operators import Family
 from dpduck.language.select.request import Request
 from dpduck.language.statements.synthetic import SyntheticOptions

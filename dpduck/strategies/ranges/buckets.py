@@ -70,7 +70,7 @@ RARELY = 20
 
 @dataclass(frozen=True)
 class BucketChoice:
-    """How one bucket of each cell is chosen near a quantile, or an end of its interval: a kernel.ask.Quantiles.
+    """How one bucket of each cell is chosen near a quantile, or an end of its interval: the kernel's Quantiles.
 
     far: in 19 of 20 answers at least, whatever the rows, the value has a rank within so many rows of the quantile's.
     """

@@ -122,7 +122,7 @@ def plan_product(
 
 
 def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
-    """Tells whether all queries leave room for rows in 64 bits (kernel/queries/measure.py asks for that)."""
+    """Tells whether all queries leave room for rows in 64 bits (kernel/queries/marginals.py asks for that)."""
     return all(prod(factor.norms[1] for factor in one.query.factors) <= 1 << 2 * largest_bits for one in measurements)
 
 

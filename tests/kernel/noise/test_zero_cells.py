@@ -51,8 +51,8 @@ def test_several_words() -> None:
     assert numbers(words) == values
     steps = list(range(len(values)))
     amounts = np.array(steps)
-    assert numbers(WIDE.minus(words, amounts)) == [value - amount for value, amount in zip(values, steps, strict=True)]
-    lowered = WIDE.minus(words, amounts)
+    assert numbers(WIDE.plus(words, -amounts)) == [value - amount for value, amount in zip(values, steps, strict=True)]
+    lowered = WIDE.plus(words, -amounts)
     assert numbers(WIDE.plus(lowered, amounts)) == values
     shuffled = words[:, rng.permutation(len(values))]
     assert numbers(shuffled[:, ordering(shuffled)]) == values

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.queries.key_delta import GroupBounds
-from dpduck.kernel.queries.keys import read_groups
+from dpduck.kernel.queries.keys import GroupBounds, read_groups
 from dpduck.mechanisms.keys.plan import KeyPlan, plan_keys
 from dpduck.values.domain import ValueDomain
 from tests.support.nodes import adds, counts, key, own, selected

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.kernel.ask import Sketch
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.sketches import SketchHashes, draw_hashes, draw_sketch
+from dpduck.kernel.queries.sketches import Sketch, SketchHashes, exact_sketch
 from dpduck.values.errors import InternalError
-from tests.kernel.doors import price_of
+from tests.kernel.doors import drawn, price_of
 
 ONE = Noise(NoiseKind.LAPLACE, Fraction(1))
 SIZES = (3, 4)
-NUMBERS = [np.array([11, 2**60, 5], dtype=np.int64), np.array([0, 1, 2, 3], dtype=np.int64)]
+NUMBERS = (np.array([11, 2**60, 5], dtype=np.int64), np.array([0, 1, 2, 3], dtype=np.int64))
 WITHOUT_NOISE = Fraction(1, 1000)  # where another draw than 0 has a probability below exp(-999)
 
 
@@ -29,8 +27,8 @@ def counts_of(cells: list[tuple[int, int]]) -> ExactCounts:
     return ExactCounts((first, second), np.ones((1, len(cells)), dtype=np.int64), SIZES, (1,))
 
 
-def sketch(cells: list[tuple[int, int]], hashes: SketchHashes, scale: Fraction = WITHOUT_NOISE) -> np.ndarray:
-    return draw_sketch(counts_of(cells), hashes, NUMBERS, Noise(NoiseKind.LAPLACE, scale), operating_system_entropy())
+def sketch(rows: int, width: int, cells: list[tuple[int, int]], scale: Fraction) -> tuple[SketchHashes, np.ndarray]:
+    return drawn(Sketch(rows, width, NUMBERS), counts_of(cells), Noise(NoiseKind.LAPLACE, scale))
 
 
 @given(
@@ -43,11 +41,10 @@ def test_a_unit_moves_each_row_by_its_rows(
     cells: list[tuple[int, int]], more: list[tuple[int, int]], rows: int, width: int
 ) -> None:
     """L1 sensitivity rows * m, which is what is paid; a row alone moves one bucket of every sketch row by 1."""
-    hashes = draw_hashes(rows, width, 2, operating_system_entropy())
-    before = sketch(cells, hashes)
-    moved = np.abs(sketch(cells + more, hashes) - before).sum()
+    hashes, before = sketch(rows, width, cells, WITHOUT_NOISE)
+    moved = np.abs(exact_sketch(counts_of(cells + more), hashes, NUMBERS) - before).sum()
     assert moved <= rows * len(more) == price_of_sketch(Fraction(1), rows, len(more))
-    alone = np.abs(sketch([*cells, more[0]], hashes) - before)
+    alone = np.abs(exact_sketch(counts_of([*cells, more[0]]), hashes, NUMBERS) - before)
     assert alone.sum(axis=1).tolist() == [1] * rows and alone.max() == 1
 
 
@@ -68,14 +65,12 @@ def test_every_bucket_has_noise() -> None:
 
     A scale of 13.3 or 30 would be 67 and 100 standard errors off.
     """
-    hashes = draw_hashes(4, 10_000, 2, operating_system_entropy())
-    drawn = np.abs(sketch([], hashes, Fraction(20)))
-    assert drawn.shape == (4, 10_000)
-    assert abs(drawn.mean() - 20) < 6.5 * 20 / 200
+    sizes = np.abs(sketch(4, 10_000, [], Fraction(20))[1])
+    assert sizes.shape == (4, 10_000)
+    assert abs(sizes.mean() - 20) < 6.5 * 20 / 200
 
 
 def test_a_domain_of_another_size_is_a_defect() -> None:
     """Numbers of labels that are not the domain's would put cells into wrong buckets."""
-    hashes = draw_hashes(2, 5, 2, operating_system_entropy())
     with pytest.raises(InternalError, match="the sketch and the counts disagree about the domain"):
-        draw_sketch(counts_of([(0, 0)]), hashes, [NUMBERS[0], NUMBERS[0]], ONE, operating_system_entropy())
+        drawn(Sketch(2, 5, (NUMBERS[0], NUMBERS[0])), counts_of([(0, 0)]), ONE)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import Ask, Present, Scan, price
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import measure_distinct
+from dpduck.kernel.price import Ask, Scan, price
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery
+from dpduck.kernel.queries.tables import Present
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -41,7 +41,7 @@ def counts_of(rows: list[tuple[int, int]], bound: int = 5, values: int = VALUES)
 
 
 def present(rows: list[tuple[int, int]], query: Present) -> NDArray[np.int64]:
-    return measure_distinct(counts_of(rows), query, SMALL, 5, operating_system_entropy())
+    return query.draw(counts_of(rows), Ask(Scan(None, 5), query, SMALL), operating_system_entropy(), None)
 
 
 ROWS = st.lists(st.tuples(st.integers(0, CELLS - 1), st.integers(0, VALUES - 1)), max_size=5)
@@ -52,17 +52,17 @@ def test_a_unit_moves_no_more_than_the_bound(others: list[tuple[int, int]], unit
     """With and without the rows of a unit; noise is 0 but with a chance below 1e-40 in all."""
     for query in (BY_CELL, ALL):
         moved = present(others + unit, query) - present(others, query)
-        assert np.abs(moved).sum() <= query.bound(len(unit))
-        assert np.abs(moved).max() <= query.cell_bound(len(unit))
-        assert (moved**2).sum() <= query.bound(len(unit)) * query.cell_bound(len(unit))
+        l1, l2_squared, most = query.moves(scan_of(len(unit)))
+        assert (np.abs(moved).sum() <= l1, (moved**2).sum() <= l2_squared, np.abs(moved).max() <= most) == (True,) * 3
+        assert l2_squared == l1 * most
 
 
 def test_the_bound_is_reached() -> None:
     """One row, all values of one total, all values of all cells: a smaller bound would be wrong."""
     everything = [(cell, value) for cell in range(CELLS) for value in range(VALUES)]
-    assert present(everything, ALL).sum() == ALL.bound(6) == 2
-    assert present(everything, BY_CELL).sum() == BY_CELL.bound(6) == BY_CELL.bound(100) == 6
-    assert present(everything[:1], BY_CELL).sum() == BY_CELL.bound(1) == 1
+    assert present(everything, ALL).sum() == ALL.moves(scan_of(6))[0] == 2
+    assert present(everything, BY_CELL).sum() == BY_CELL.moves(scan_of(6))[0] == BY_CELL.moves(scan_of(100))[0] == 6
+    assert present(everything[:1], BY_CELL).sum() == BY_CELL.moves(scan_of(1))[0] == 1
 
 
 def test_prices_of_values_present() -> None:
@@ -80,22 +80,16 @@ def test_prices_of_values_present() -> None:
 
 def test_other_values_than_were_priced_are_not_answered() -> None:
     """A price for fewer values than are counted, other rows of a unit, or no identity is a defect."""
-    wide, entropy = counts_of([(0, 2)], values=3), operating_system_entropy()
-    with pytest.raises(InternalError, match="disagree about the values"):
-        measure_distinct(wide, BY_CELL, SMALL, 5, entropy)
-    with pytest.raises(InternalError, match="contribution bound"):
-        measure_distinct(counts_of([]), BY_CELL, SMALL, 4, entropy)
-    with pytest.raises(InternalError, match="domain"):
-        short = Present(KroneckerQuery((0,), (IdentityFactor(CELLS - 1),)), VALUES)
-        measure_distinct(counts_of([]), short, SMALL, 5, entropy)
-    with pytest.raises(InternalError, match="no key"):
-        measure_distinct(
-            counts_of([]), Present(KroneckerQuery((1,), (IdentityFactor(VALUES),)), VALUES), SMALL, 5, entropy
-        )
-    with pytest.raises(InternalError, match="no other query"):
-        measure_distinct(
-            counts_of([]), Present(KroneckerQuery((0,), (CentredFactor(CELLS),)), VALUES), SMALL, 5, entropy
-        )
+    of_keys = Present(KroneckerQuery((1,), (IdentityFactor(VALUES),)), VALUES)
+    for query, rows, values, match in (
+        (BY_CELL, 5, 3, "disagree about the values"),
+        (BY_CELL, 4, VALUES, "contribution bound"),
+        (Present(KroneckerQuery((0,), (IdentityFactor(CELLS - 1),)), VALUES), 5, VALUES, "domain"),
+        (of_keys, 5, VALUES, "disagree about the values"),
+        (Present(KroneckerQuery((0,), (CentredFactor(CELLS),)), VALUES), 5, VALUES, "no other query"),
+    ):
+        with pytest.raises(InternalError, match=match):
+            query.draw(counts_of([], values=values), Ask(scan_of(rows), query, SMALL), operating_system_entropy(), None)
 
 
 @pytest.mark.parametrize("values", [1, 3])

@@ -14,20 +14,22 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from dpduck.kernel.ask import WEIGHT, Ask, Candidate, Choice, Families, Total, Within, price
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries import measure as module
-from dpduck.kernel.queries.measure import GRID, FamilyAnswers, Guess
+from dpduck.kernel.price import Ask, price
+from dpduck.kernel.queries import families as module
+from dpduck.kernel.queries.families import GRID, WEIGHT, Candidate, Choice, Families, Guess, Marginal, family_answers
+from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import Family
+from dpduck.kernel.queries.tables import Total
 from dpduck.mechanisms.synthetic.measure import DoorOracle, MwemAsks
 from dpduck.mechanisms.synthetic.mwem import Method, synthesise
 from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.schedule import Schedule
 from dpduck.strategies.budgets import root_below
 from dpduck.values.errors import InternalError
-from tests.kernel.doors import door_over, oracle, price_of, scan_of
+from tests.kernel.doors import door_over, drawn, oracle, price_of, scan_of
 from tests.kernel.noise.noise_sizes import has_scale
 
 ENTROPY = operating_system_entropy()
@@ -40,8 +42,8 @@ def counts_of(table: np.ndarray, unit_bound: int = 1) -> ExactCounts:
     return ExactCounts(tuple(places), table.reshape(1, -1).astype(np.int64), table.shape, (unit_bound,))
 
 
-def answers_of(table: np.ndarray, pool: Pool, unit_bound: int = 1) -> FamilyAnswers:
-    return FamilyAnswers(counts_of(table, unit_bound), Families(pool.families, pool.whole), unit_bound)
+def answers_of(table: np.ndarray, pool: Pool) -> np.ndarray:
+    return family_answers(counts_of(table, 1), Families(pool.families, pool.whole), scan_of(1))[0]
 
 
 def schedule_of(pure: bool, amount: Fraction, bound: int = 1, first: int = 0, adaptive: bool = False) -> Schedule:
@@ -103,10 +105,9 @@ def test_answers_have_the_noise_that_was_paid_for(pure: bool) -> None:
     """Single cells and whole marginals, against 2/3 and 3/2 of the scale too. False alarm 4e-11, see noise_sizes."""
     table, noise = np.full((2_000, 1), 70), NoiseKind.LAPLACE if pure else NoiseKind.GAUSSIAN
     parameter, pool = Fraction(25), Pool((2_000, 1), (Family((0,), (2_000,)),), (), whole=True)
-    exact = answers_of(table, pool)
-    assert has_scale(exact.answer(0, Noise(noise, parameter), ENTROPY) - 70, noise, parameter)
-    assert has_scale(exact.marginal(0, Noise(noise, parameter), ENTROPY) - 70, noise, parameter)
-    families = Families(pool.families, pool.whole)
+    families, counts, law = Families(pool.families, pool.whole), counts_of(table, 1), Noise(noise, parameter)
+    assert has_scale(drawn(Candidate(families), counts, law, chosen=0) - 70, noise, parameter)
+    assert has_scale(drawn(Marginal(families, 0), counts, law) - 70, noise, parameter)
     cost = price_of(Candidate(families), Noise(noise, parameter))
     assert (cost.epsilon if pure else cost.rho) == (1 / parameter if pure else 1 / (2 * parameter))
 
@@ -126,11 +127,11 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
     for name in ("permute_and_flip", "exponential_choice"):
         monkeypatch.setattr(module, name, remembered(name))
-    meter = answers_of(np.array([[9, 0, 0], [1, 0, 0]]), POOL)
+    counts = counts_of(np.array([[9, 0, 0], [1, 0, 0]]), 1)
     allowed, penalties = np.array([True, False, False, True]), np.array([0.0, 0.0, 0.0, 2.0])
     rate = Fraction(1, 7)
     choice = Choice(Families(POOL.families, whole=True), rate, pure)
-    assert meter.choose(choice, Guess(np.zeros(len(meter._exact)), penalties, allowed), ENTROPY) == 3
+    assert drawn(choice, counts, chosen=Guess(np.zeros(12), penalties, allowed)) == 3
     name = "permute_and_flip" if pure else "exponential_choice"
     assert given == [(name, [10 * GRID, 8 * GRID], rate / GRID)]
     cost = price_of(choice, None)
@@ -139,13 +140,14 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
 
 def test_exact_answers_stay_hidden() -> None:
     """No representation, copy or pickle shows an exact answer; a looser bound than the counts' is refused."""
-    meter = answers_of(np.full((2, 3), 123456), POOL)
+    meter, families = counts_of(np.full((2, 3), 123456), 5), Families(POOL.families, whole=True)
+    assert family_answers(meter, families, scan_of(5)) is family_answers(meter, families, scan_of(5))
     assert "123456" not in repr(meter)
     for leak in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(InternalError):
             leak(meter)
     with pytest.raises(InternalError):
-        FamilyAnswers(counts_of(np.ones((2, 3)), 5), Families(POOL.families, whole=True), 4)
+        family_answers(meter, families, scan_of(4))
 
 
 def test_roots_round_down() -> None:
@@ -198,7 +200,7 @@ def test_scores_of_neighbours_differ_by_one() -> None:
             grid = np.rint(estimates * 256).astype(np.int64)
             moved = []
             for one in (table, near):
-                exact = answers_of(one, pool)._exact
+                exact = answers_of(one, pool)
                 distances = np.abs(exact * 256 - grid)
                 moved.append(np.add.reduceat(distances, pool.starts[:-1]) if whole else distances)
             assert np.abs(moved[0] - moved[1]).max() <= 3 * 256
@@ -307,7 +309,7 @@ def test_weighted_scores_of_neighbours(pure: bool, monkeypatch: pytest.MonkeyPat
             near[tuple(draws.integers(0, n) for n in (2, 3))] += 1
         guess = Guess(draws.uniform(-5, 20, 12), draws.uniform(0, 1e15, 4), np.array([True, True, True, False]))
         for one in (table, near):
-            FamilyAnswers(counts_of(one, rows), families, rows).choose(Choice(families, rate, pure), guess, ENTROPY)
+            drawn(Choice(families, rate, pure), counts_of(one, rows), bound=rows, chosen=guess)
         assert max(np.abs(seen[-1] - seen[-2])) <= rate * rows
     unweighted = Choice(Families(POOL.families, True), rate, pure)
     assert price_of(Choice(families, rate, pure), None) == price_of(unweighted, None)

@@ -5,13 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import EveryKey
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.histograms import KeyedEntropy, LazyHistogram, keyed_noise, open_histogram
+from dpduck.kernel.queries.histograms import EveryKey, KeyedEntropy, LazyHistogram, keyed_noise
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.values.errors import InternalError
-from tests.kernel.doors import price_of
+from tests.kernel.doors import drawn, price_of
 
 ENTROPY = operating_system_entropy()
 SPREAD = {NoiseKind.GAUSSIAN: Fraction(2500), NoiseKind.LAPLACE: Fraction(50)}
@@ -50,13 +49,18 @@ def test_keyed_noise_has_its_law(noise: NoiseKind) -> None:
     assert keyed_noise(b"s" * 32, keys(20, 30), Noise(noise, SPREAD[noise])).tolist() == drawn[30:50].tolist()
 
 
+def opened(values: np.ndarray, noise: Noise) -> LazyHistogram:
+    """A histogram of these counts with a fresh secret."""
+    return LazyHistogram.from_bytes(drawn(EveryKey(), counts(values), noise))
+
+
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
     """Keys with rows and keys without: same question, same value, in any order and after a restart.
 
     The mean square of 1,000 Laplace draws is above 1.8 of the variance or below 0.6 with a chance below 1e-12.
     """
-    made = open_histogram(counts(np.full(3000, 10**6)), Noise(noise, SPREAD[noise]), ENTROPY)
+    made = opened(np.full(3000, 10**6), Noise(noise, SPREAD[noise]))
     first = made.values(keys(4000), Noise(noise, SPREAD[noise]))
     again = LazyHistogram.from_bytes(made.to_bytes())
     assert again.values(keys(4000), Noise(noise, SPREAD[noise])).tolist() == first.tolist()
@@ -71,13 +75,13 @@ def test_values_are_counts_plus_noise_for_ever(noise: NoiseKind) -> None:
 def test_every_histogram_has_its_own_noise() -> None:
     """Two histograms of the same counts share no noise, neither of keys with rows nor of keys without."""
     values = [
-        open_histogram(counts(np.zeros(200)), Noise(NoiseKind.GAUSSIAN, Fraction(10**8)), ENTROPY).values(
+        opened(np.zeros(200), Noise(NoiseKind.GAUSSIAN, Fraction(10**8))).values(
             keys(400), Noise(NoiseKind.GAUSSIAN, Fraction(10**8))
         )
         for _ in range(2)
     ]
     assert (values[0] == values[1]).sum() < 10
-    empty = open_histogram(counts(np.zeros(0)), Noise(NoiseKind.GAUSSIAN, Fraction(100)), ENTROPY)
+    empty = opened(np.zeros(0), Noise(NoiseKind.GAUSSIAN, Fraction(100)))
     assert LazyHistogram.from_bytes(empty.to_bytes()).values(
         keys(3), Noise(NoiseKind.GAUSSIAN, Fraction(100))
     ).shape == (3,)

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.law import NoiseKind
-from dpduck.kernel.queries import measure as module
-from dpduck.kernel.queries.measure import measure
+from dpduck.kernel.queries import marginals as module
 from dpduck.kernel.queries.operators import CentredFactor, IdentityFactor, KroneckerQuery, MatrixFactor
 from dpduck.strategies.plan import Measurement, Plan, marginal_query, noisy_queries
 from dpduck.strategies.ranges.strategy import matrix_of
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
-from tests.kernel.doors import price_of_plans
+from tests.kernel.doors import measure, price_of_plans
 
 SILENT = Fraction(1, 10**6)  # noise of this scale is zero but with probability exp(-10^6)
 

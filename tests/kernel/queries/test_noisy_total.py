@@ -8,13 +8,11 @@ from math import exp
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import Total
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.measure import noisy_total
+from dpduck.kernel.queries.tables import Total
 from dpduck.values.errors import InternalError
-from tests.kernel.doors import price_of
+from tests.kernel.doors import drawn, price_of
 
 DRAWS = 4_000
 
@@ -24,10 +22,8 @@ def test_the_total_and_its_noise(values: tuple[int, ...]) -> None:
     """Mean and variance of 4,000 totals within 6.5 standard errors (1e-10 each); two thirds of the scale are found."""
     places = np.arange(len(values))
     counts = ExactCounts((places,), np.array([values], dtype=np.int64), (100,), (1,))
-    entropy = operating_system_entropy()
-    off = np.array([noisy_total(counts, Noise(NoiseKind.LAPLACE, Fraction(3)), entropy) for _ in range(DRAWS)]) - sum(
-        values
-    )
+    noise = Noise(NoiseKind.LAPLACE, Fraction(3))
+    off = np.array([drawn(Total(), counts, noise) for _ in range(DRAWS)]) - sum(values)
     variance = 2 * exp(-1 / 3) / (1 - exp(-1 / 3)) ** 2
     assert abs(off.mean()) < 6.5 * (variance / DRAWS) ** 0.5
     assert abs(off.var() / variance - 1) < 6.5 * (5 / DRAWS) ** 0.5 < 1 - (2 / 3) ** 2

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import PRIME
-from dpduck.kernel.ask import Projection
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, count_keys, exact_answers, find
+from dpduck.kernel.queries.projections import Projection, draw_coefficients
 from dpduck.values.errors import InternalError
-from tests.kernel.doors import price_of
+from tests.kernel.doors import drawn, price_of
 from tests.support.nodes import by_digest, counts, own
 
 ENTROPY = operating_system_entropy()
@@ -80,13 +79,16 @@ def test_digests_that_share_a_half_are_told_apart() -> None:
     assert find(high[:0], low[:0], keys).tolist() == [-1] * 6
 
 
-def test_sensitivity_is_the_square_root_of_the_rows(con: duckdb.DuckDBPyConnection) -> None:
+def test_sensitivity_is_the_square_root_of_the_rows(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One row moves every projected row by exactly one, so L2 is sqrt(T), L1 is T, whatever T is."""
     coefficients = draw_coefficients(2, 32, ENTROPY)
     tiny = Fraction(1, 10**4)  # noise that is zero, so that the exact change shows
-    before = measure_projection(counted(con), coefficients, 100, Noise(NoiseKind.LAPLACE, tiny), ENTROPY)
+    monkeypatch.setattr("dpduck.kernel.queries.projections.draw_coefficients", lambda *_: coefficients)
+    _, before = drawn(Projection(100, 2, 32), counted(con), Noise(NoiseKind.LAPLACE, tiny))
     con.execute("INSERT INTO t VALUES ('new', 10000)")
-    after = measure_projection(counted(con), coefficients, 100, Noise(NoiseKind.LAPLACE, tiny), ENTROPY)
+    _, after = drawn(Projection(100, 2, 32), counted(con), Noise(NoiseKind.LAPLACE, tiny))
     assert np.abs(after - before).tolist() == [1] * 100
     assert price_of(Projection(100, 2, 32), Noise(NoiseKind.GAUSSIAN, Fraction(900)), 3).rho == Fraction(1, 2)
     assert price_of(Projection(100, 2, 32), Noise(NoiseKind.LAPLACE, Fraction(600)), 3).epsilon == Fraction(1, 2)
@@ -102,7 +104,7 @@ def test_noise_has_its_scale(noise: NoiseKind) -> None:
     """
     nothing = KeyCounts(np.array([], np.uint64), np.array([], np.uint64), np.array([], np.int64))
     rows, parameter = 20_000, Fraction(50 if noise is NoiseKind.LAPLACE else 2500)
-    values = measure_projection(nothing, draw_coefficients(334, 2, ENTROPY), rows, Noise(noise, parameter), ENTROPY)
+    _, values = drawn(Projection(rows, 334, 2), nothing, Noise(noise, parameter))
     expected = 2 * 50**2 if noise is NoiseKind.LAPLACE else 2500
     assert 0.85 * expected < np.mean(values.astype(float) ** 2) < 1.15 * expected
 
@@ -110,7 +112,7 @@ def test_noise_has_its_scale(noise: NoiseKind) -> None:
 def test_coefficients_are_elements_of_the_field() -> None:
     """61 bits that are all ones are drawn again; everything else below the prime is kept."""
     source = Ones()
-    drawn = draw_coefficients(2, 3, source)
-    assert drawn.shape == (2, 3)
+    found = draw_coefficients(2, 3, source)
+    assert found.shape == (2, 3)
     assert source.calls == 2
-    assert (drawn < PRIME).all()
+    assert (found < PRIME).all()

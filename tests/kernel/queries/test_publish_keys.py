@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from benchmarks.papers.joint_threshold import calibrate_jointly
-from dpduck.kernel.ask import Threshold
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries import keys as module
-from dpduck.kernel.queries.key_delta import PublishedKeys, key_delta
-from dpduck.kernel.queries.keys import KeyStream
+from dpduck.kernel.queries.keys import KeyStream, PublishedKeys, Threshold, key_delta
 from dpduck.mechanisms.keys.plan import KeyPlan, each_of
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -199,7 +197,8 @@ def test_what_is_drawn_is_what_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert (plan.selection.kind, found.keys[0].to_pylist(), plan.aggregates) == (GAUSSIAN, [b"many"], 2)
     assert plan.selection.parameter != plan.answers.parameter
     answered = [(plan.answers.parameter, 1)] * (plan.aggregates - len(plan.reused))
-    assert drawn == [(plan.selection.parameter, 2), *answered, (plan.answers.parameter, plan.aggregates)]
+    others = [(plan.answers.parameter, 1)] * plan.aggregates
+    assert drawn == [(plan.selection.parameter, 2), *answered, *others]
     assert found.other == (1001, 1001)
     assert sum(int(answer[0]) for answer in found.answers) == plan.threshold + 1 + 2000
 
@@ -213,7 +212,7 @@ def test_published_groups_and_the_other_row_are_one_count(monkeypatch: pytest.Mo
     job = job_of(4, 4)
     plan = plan_of(job, Fraction(1), other=True)
     query = key_ask(job, plan).query
-    assert isinstance(query, Threshold) and query.answered == plan.aggregates == 2
+    assert isinstance(query, Threshold) and len(query.paid) == plan.aggregates == 2
     rows = crowd("many", plan.threshold + 5, 0) + crowd("more", plan.threshold + 5, 10**4) + crowd("rare", 1, 10**5)
     unit: list[Row] = [(-1, reason, "F") for reason in ("many", "more", "rare", "alone")]
     without, together = published(rows, job, plan), published(rows + unit, job, plan)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import Ask, Beside, Scan, Threshold, price
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import require_paid
+from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan, price
 from dpduck.kernel.queries import keys as module
-from dpduck.kernel.queries.key_delta import PublishedKeys
-from dpduck.kernel.queries.keys import KeyStream, bounds_of
+from dpduck.kernel.queries.keys import Beside, KeyStream, PublishedKeys, Threshold, bounds_of
 from dpduck.language.select.request import Aggregate, Operand
 from dpduck.mechanisms.cubes.measures import contribution_of
 from dpduck.mechanisms.keys.measures import KeyMeasures, measures_of_keys
@@ -144,6 +144,25 @@ def test_tables_of_several_integers_are_no_sums_of_groups() -> None:
         selected(replace(job_of(), aggregates=(moments,)), job_of().texts, 2)
 
 
-def test_numbers_wrap_as_all_tables_do() -> None:
-    """A row for all others is told modulo 2^64, as published groups are."""
-    assert [module._wrapped(one) for one in (5, (1 << 63) + 5, -(1 << 63) - 1)] == [5, 5 - (1 << 63), (1 << 63) - 1]
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("exact", "told"), [(0, 5), ((1 << 63) - 1, 4 - (1 << 63)), (-(1 << 63), 5 - (1 << 63))])
+def test_numbers_wrap_as_all_tables_do(exact: int, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row for all others is told modulo 2^64, as published groups are, without a word: here with a noise of 5."""
+    right = module._selected
+    monkeypatch.setattr(module, "draw", lambda noise, count, entropy: np.full(count, 5, np.int64))
+    monkeypatch.setattr(module, "_selected", lambda *given: (right(*given)[0], np.full(3, exact)))
+    ask, _, _ = asked(SETS[1], NoiseKind.GAUSSIAN, other=True)
+    assert isinstance(ask.scan.job, CountingJob)
+    found = door_over(KeyStream(load([]).cursor(), ask.scan.job, b"key"), [ask]).answer(ask)
+    assert found.other == (told,) * 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_sums_of_what_is_suppressed_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact sums of other groups are modulo 2^64, too: two groups of 2^62 each, and one row of each unit."""
+    ask, _, _ = asked(SETS[0], NoiseKind.GAUSSIAN)
+    assert isinstance(ask.scan.job, CountingJob) and isinstance(ask.query, Threshold)
+    monkeypatch.setattr(module, "_tables", lambda groups, aggregates: [np.full(groups.num_rows, 1 << 62)])
+    stream = KeyStream(load([(1, "a", "F"), (2, "b", "F")]).cursor(), ask.scan.job, b"key")
+    _, suppressed = module._selected(stream, replace(ask.query, least=9), ask.law, operating_system_entropy())
+    assert suppressed.tolist() == [-(1 << 63)]

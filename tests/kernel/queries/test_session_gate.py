@@ -7,14 +7,15 @@ from math import exp
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import UNITS, price
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import price
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.kernel.queries.measure import noisy_total
-from dpduck.kernel.queries.sessions import GateLaw, Questions, SessionGate, draw_thresholds, one_sided
+from dpduck.kernel.queries.sessions import UNITS, GateLaw, Questions, SessionGate, one_sided
+from dpduck.kernel.queries.tables import Total
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
+from tests.kernel.doors import drawn as answer_of
 from tests.kernel.doors import scan_of
 from tests.kernel.noise.noise_sizes import has_scale
 
@@ -28,9 +29,15 @@ def law(noise: NoiseKind = NoiseKind.GAUSSIAN, threshold: int = 100 * UNITS, upd
     )
 
 
+def thresholds_of(of: GateLaw) -> bytes:
+    """The secret of a session, as its ask answers."""
+    ask = of.gate_ask(scan_of(1))
+    return ask.query.draw(KeyCounts(KEYS.high, KEYS.low, np.zeros(5, np.int64)), ask, ENTROPY, None)
+
+
 def gate(values: list[int], of: GateLaw) -> SessionGate:
     counts = KeyCounts(KEYS.high[: len(values)], KEYS.low[: len(values)], np.array(values))
-    return SessionGate(of, draw_thresholds(of.threshold_scale, of.updates, ENTROPY), counts, ENTROPY)
+    return SessionGate(of, thresholds_of(of), counts, ENTROPY)
 
 
 def test_one_sided_noise_is_geometric() -> None:
@@ -63,7 +70,7 @@ def test_all_noise_of_a_session_has_the_scale_that_was_paid_for(noise: NoiseKind
     assert has_scale(made._thresholds, None, of.threshold_scale)
     assert has_scale(questions._noise, None, of.question_scale)
     assert has_scale(questions._measurements, noise, of.parameter)
-    totals = [noisy_total(made._counts, Noise(of.noise, of.total_parameter), ENTROPY) - 5 for _ in range(2_000)]
+    totals = [answer_of(Total(), made._counts, Noise(of.noise, of.total_parameter)) - 5 for _ in range(2_000)]
     assert has_scale(totals, noise, of.total_parameter)
 
 
@@ -139,7 +146,7 @@ def test_far_answers_fire_and_near_ones_do_not(noise: NoiseKind) -> None:
     assert abs(below / UNITS) < 50
     assert made.look(questions, 2, 3 * UNITS, 2) is None
     assert "1000" not in repr(made) + repr(questions)
-    assert abs(noisy_total(made._counts, Noise(of.noise, of.total_parameter), ENTROPY) - 1007) < 60
+    assert abs(answer_of(Total(), made._counts, Noise(of.noise, of.total_parameter)) - 1007) < 60
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -179,9 +186,7 @@ def test_noise_is_used_once() -> None:
     with pytest.raises(InternalError, match="a weight outside 0"):
         made.prepare(KeyDigests(KEYS.high[[0]], KEYS.low[[0]]), np.array([UNITS + 1]), [1], 3)
     with pytest.raises(InternalError, match="the secret of a session is damaged"):
-        SessionGate(
-            law(updates=4), draw_thresholds(law().threshold_scale, law().updates, ENTROPY), made._counts, ENTROPY
-        )
+        SessionGate(law(updates=4), thresholds_of(law()), made._counts, ENTROPY)
 
 
 @pytest.mark.parametrize("places", [[0, 0], [0, 1, 0]])

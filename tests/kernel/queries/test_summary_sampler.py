@@ -10,14 +10,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import Ask, Layers
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise import layers as upgraded_counts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.noise.layers import SummaryLaw
+from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from dpduck.kernel.queries.summaries import Layers, NoisySummary, SparseCounts, SummaryPlan, draw_summary
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import door_over, scan_of
 from tests.kernel.queries.summary_oracle import Runs, disagreements, laborious, noisy_table

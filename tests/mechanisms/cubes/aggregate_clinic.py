@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.kernel.ask import Ask, Present, Table
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.queries.answers import _present
-from dpduck.kernel.queries.measure import exact_marginals
+from dpduck.kernel.price import Ask
+from dpduck.kernel.queries.marginals import exact_marginals, present
+from dpduck.kernel.queries.tables import Present, Table
 from dpduck.language.select.analyse import analyse
 from dpduck.language.statements.kinds import AskStatement
 from dpduck.language.statements.parse import parse_statement
@@ -84,7 +84,7 @@ def exact_tables(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> list
             measure = found.measures[number].measure
             if measure.form == "distinct":
                 sets = found.request.question.grouping_sets
-                tables[number] = np.concatenate([_present(counts, one).ravel() for one in sets])
+                tables[number] = np.concatenate([present(counts, one).ravel() for one in sets])
                 continue
             rows = range(first, first + measure.tables)
             tables[number] = np.concatenate([dense(counts, row) for row in rows])
@@ -101,7 +101,7 @@ def exact_answers(connection: duckdb.DuckDBPyConnection, found: CubePlan) -> lis
         counts = by_measure[one.measure]
         for ask in one.asks:
             if isinstance(ask.query, Present):
-                answers.append((ask, _present(counts, ask.query.query.attributes).ravel()))
+                answers.append((ask, present(counts, ask.query.query.attributes).ravel()))
             elif isinstance(ask.query, Table):
                 query = ask.query.query
                 by_table = [exact_marginals(counts, table, {query.attributes}) for table in ask.scan.tables]

@@ -8,7 +8,6 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import norms_of
 from tests.mechanisms.cubes.aggregate_clinic import exact_answers, exact_tables, open_stays, plan_of
 
 GAUSSIAN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1{}) "
@@ -104,7 +103,7 @@ def moves_beyond_norms(connection: duckdb.DuckDBPyConnection, statement: str) ->
     compared, beyond = 0, []
     for _ in neighbours(connection, [1, 9, 17]):
         for (ask, before), (_, after) in zip(whole, exact_answers(connection, found), strict=True):
-            norms, moved = norms_of(ask), np.abs(before - after)
+            norms, moved = ask.moves, np.abs(before - after)
             compared += 1
             if norms is None:
                 beyond.append("an ask without norms")

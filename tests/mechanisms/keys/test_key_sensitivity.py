@@ -8,10 +8,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import Threshold
 from dpduck.kernel.counting.exact import GROUP
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.queries.keys import _tables, read_groups
+from dpduck.kernel.queries.keys import Threshold, _tables, read_groups
 from dpduck.kernel.queries.operators import Norms
 from dpduck.kernel.stage import UNITS
 from dpduck.language.select.analyse import analyse

@@ -10,8 +10,8 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.ask import price
 from dpduck.kernel.counting.exact import count_exactly
+from dpduck.kernel.price import price
 from dpduck.language.select.request import OPEN_STEPS, Operand, Request
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.norms import NORMS

@@ -14,12 +14,13 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.ask import Ask, Table, price
 from dpduck.kernel.columns.expressions import Constant
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.operators import IdentityFactor, KroneckerQuery, MatrixFactor
+from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import scan_of
 from dpduck.mechanisms.cubes.measures import contribution_of

@@ -14,12 +14,12 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import loaded
 from dpduck.engine.functions import OWNER
-from dpduck.kernel.ask import Ask, price
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, price
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.norms import NORMS
 from dpduck.mechanisms.norms.plan import LEFT_OUT, TOTAL, TOTAL_SEARCH, NormProposal

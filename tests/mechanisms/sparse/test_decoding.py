@@ -15,8 +15,9 @@ from dpduck.algebra.hashing import evaluate
 from dpduck.engine.macros import shipped_texts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.projections import Projection
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, ProjectionPlan, plan_projection
 from dpduck.values.privacy import Charge
 from tests.algebra.sign_oracle import elements_of, signs
@@ -74,10 +75,10 @@ def released(exact: np.ndarray, charge: Charge, rows: int) -> Released:
     """A fresh projection of these counts of NAMES, by trusted code."""
     plan = plan_projection(charge, 1, SPARSITY, QUERIES, Fraction(1, 20), 1.0, rows)
     entropy = operating_system_entropy()
-    coefficients = draw_coefficients(plan.words, INDEPENDENCE, entropy)
     elements = elements_of(NAMES[: len(exact)])
     counts = KeyCounts(elements, elements, exact)
-    values = measure_projection(counts, coefficients, plan.rows, Noise(plan.noise, plan.parameter), entropy)
+    query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter)
+    coefficients, values = query.draw(counts, Ask(Scan(None, 1), query, noise), entropy, None)
     words = np.moveaxis(signs(evaluate(coefficients, elements)), 1, 2)
     return Released(plan, coefficients, values, words.reshape(-1, len(exact))[:rows].astype(float))
 

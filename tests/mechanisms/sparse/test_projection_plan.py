@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate, reduced
-from dpduck.kernel.ask import Projection
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.answers import draw_coefficients, measure_projection
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.projections import Projection
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, distortion_quantile, plan_projection
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -55,8 +55,8 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
     stated = max(plan.error(SPARSITY, second, float(query @ exact)) for query in queries)
     largest = []
     for _ in range(RUNS):
-        coefficients = draw_coefficients(plan.words, INDEPENDENCE, ENTROPY)
-        values = measure_projection(counts, coefficients, plan.rows, Noise(plan.noise, plan.parameter), ENTROPY)
+        query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter)
+        coefficients, values = query.draw(counts, Ask(Scan(None, 1), query, noise), ENTROPY, None)
         matrix = np.moveaxis(signs(evaluate(coefficients, reduced(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
         estimates = queries @ (matrix.T.astype(float) @ values) / plan.rows
         largest.append(float(np.abs(estimates - queries @ exact).max()))

@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.kernel.ask import UNITS, price
 from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.price import price
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
-from dpduck.kernel.queries.sessions import SessionGate, draw_thresholds
+from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.mechanisms.sparse.session import Declared, Hypothesis, SessionPlan, plan_session, total_margin
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -56,9 +56,8 @@ class Attacked:
         self.digests = KeyDigests(numbers, numbers)
         self.exact, self.plan = exact, plan
         counts = KeyCounts(numbers, numbers, exact)
-        self.gate = SessionGate(
-            plan.law, draw_thresholds(plan.law.threshold_scale, plan.law.updates, ENTROPY), counts, ENTROPY
-        )
+        ask = plan.law.gate_ask(scan_of(plan.law.unit_bound))
+        self.gate = SessionGate(plan.law, ask.query.draw(counts, ask, ENTROPY, None), counts, ENTROPY)
         self.hypothesis = Hypothesis(plan.total, plan.slots, {}, 1.0)
         self.used, self.errors = 0, [0.0]
 

@@ -9,9 +9,10 @@ import pytest
 
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.histograms import open_histogram
+from dpduck.kernel.queries.histograms import EveryKey, LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests
 from dpduck.mechanisms.sparse.statements import histogram_margin
+from tests.kernel.doors import drawn as drawn_of
 
 ENTROPY = operating_system_entropy()
 RUNS, QUERIES, SPARSITY, BETA = 300, 40, 8, 0.05
@@ -27,7 +28,7 @@ def largest_errors(noise: Noise, runs: int) -> list[float]:
     found = []
     for _ in range(runs):
         counts = KeyCounts(numbers[:PRESENT], numbers[:PRESENT], exact)
-        drawn = open_histogram(counts, noise, ENTROPY).values(digests, noise) - truth
+        drawn = LazyHistogram.from_bytes(drawn_of(EveryKey(), counts, noise)).values(digests, noise) - truth
         questions = [generator.choice(KEYS, SPARSITY, replace=False) for _ in range(QUERIES)]
         found.append(max(abs(float(drawn[keys].sum())) for keys in questions))
     return found

@@ -22,8 +22,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpduck.kernel.ask import Table
 from dpduck.kernel.queries.operators import Factor, HadamardFactor
+from dpduck.kernel.queries.tables import Table
 from dpduck.mechanisms.streams.statements import shape_of
 from dpduck.mechanisms.streams.store import opened_state, recorded
 from dpduck.strategies.plan import hadamard_adjoint, padded

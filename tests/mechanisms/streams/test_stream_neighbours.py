@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import Table
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.queries import streams
 from dpduck.kernel.queries.stream_state import Recorded, StreamShape, StreamState
 from dpduck.kernel.queries.streams import StreamAsk
+from dpduck.kernel.queries.tables import Table
 from dpduck.kernel.rows import reader
 from dpduck.kernel.worker.workers import Workers
 from dpduck.strategies.time_axis import STRATEGIES, time_axis

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 import dpduck
 from dpduck.auditor.audit import Settings, audit
 from dpduck.engine.functions import OWNER, engine_of
-from dpduck.kernel.ask import Ask, price
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.price import Ask, price
 from dpduck.mechanisms.synthetic.measure import SyntheticProposal, propose_synthetic
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from tests.kernel.test_bounding import assert_bounded

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpduck.kernel.ask import Ask, Scan, Total
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.queries.tables import Total
 from dpduck.language.select.request import Request
 from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column, stderr_column
 from dpduck.language.text.options import Option

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.kernel.ask import Ask, Scan, Table, norms_of
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.operators import (
     CentredFactor,
     Factor,
@@ -21,6 +21,7 @@ from dpduck.kernel.queries.operators import (
     KroneckerQuery,
     MatrixFactor,
 )
+from dpduck.kernel.queries.tables import Table
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -42,7 +43,7 @@ OTHERS: dict[str, tuple[tuple[int, ...], tuple[Factor, ...]]] = {
 
 
 def norms(query: KroneckerQuery, scan: Scan = SCAN) -> tuple[int, int, int]:
-    found = norms_of(Ask(scan, Table(query), GAUSSIAN))
+    found = Ask(scan, Table(query), GAUSSIAN).moves
     assert found is not None
     return found
 

@@ -1,0 +1,168 @@
+"""Adaptive questions about families of queries: which candidate is answered worst, and its noisy answer.
+
+What may be asked, and how often, is the door's matter. Sensitivities, with m the most rows of one privacy unit (add
+or remove all of them):
+
+* the answer of one query moves by at most m, since its coefficients are 0, 1 or -1;
+* a marginal as a whole moves by at most m in L1 and in L2 (all rows may fall into one cell);
+* |answer - estimate| and the L1 distance of a marginal from its estimate move by at most m for the same reason. They
+  are taken against estimates on the grid of multiples of 1/GRID, so that scores are integers and this is exact;
+  a public weight of at most 1, in units of 1/WEIGHT, and a public penalty move them no further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.noise.choice import exponential_choice, permute_and_flip
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.price import Ask, Query, Scan, pure
+from dpduck.kernel.queries.marginals import cells_of, exact_marginals
+from dpduck.kernel.queries.operators import Family, Norms
+from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+
+WEIGHT = 256
+"""Weights of candidates are from 1/WEIGHT to 1, in units of it."""
+GRID = 256
+LARGEST_ESTIMATE = float(1 << 42)
+
+
+@dataclass(frozen=True, eq=False)
+class Families:
+    """Queries with coefficients 0, 1 and -1, among which questions are chosen.
+
+    whole: the candidates are the families, all of them marginals; else every single query. weights: of the candidates
+    in a choice, none for 1 each; they are public, and none is above 1, so that they move no score further.
+    """
+
+    families: tuple[Family, ...]
+    whole: bool
+    weights: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.whole and not all(family.is_marginal for family in self.families):
+            raise InternalError("only a marginal is answered as a whole")
+        if self.weights and (not self.whole or len(self.weights) != len(self.families)):
+            raise InternalError("weights of other candidates")
+        if not all(1 <= weight <= WEIGHT for weight in self.weights):
+            raise InternalError("a candidate's weight is beyond what its choice is priced for")
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """What is public about a choice.
+
+    estimates: of every query of every family, in order. penalties, allowed: one per candidate.
+    """
+
+    estimates: FloatArray
+    penalties: FloatArray
+    allowed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Query[int]):
+    """The number of a candidate that is answered badly, with chances as exp(rate * weight * distance).
+
+    The distance of an answer from its estimate moves by at most l1, and no weight is above 1: epsilon is twice the rate
+    times l1. pure: permute and flip; else the exponential mechanism, whose loss lies in a range of its epsilon: an
+    eighth of its square in rho. It takes a Guess.
+    """
+
+    families: Families
+    rate: Fraction
+    pure: bool
+    has_noise = False
+    certified = ("rate", "pure")
+
+    def cost(self, ask: Ask[int]) -> Charge:
+        loss = 2 * self.rate * ask.scan.l1
+        if loss <= 0:
+            raise InternalError("a choice without chance")
+        return pure(loss) if self.pure else Charge.concentrated(loss * loss / 8)
+
+    def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
+        """Returns a candidate whose distance from its estimate, less its penalty, is nearly the largest."""
+        if not isinstance(chosen, Guess):
+            raise InternalError("a choice without its estimates")
+        estimates, families = chosen.estimates, self.families
+        exact, starts = family_answers(counts, families, ask.scan)
+        fit = estimates.shape == exact.shape and chosen.allowed.any()
+        if not fit or np.abs(estimates).max() > LARGEST_ESTIMATE:
+            raise InternalError("estimates are not of these candidates")
+        if families.whole and float(np.add.reduceat(np.abs(estimates), starts[:-1]).max()) > LARGEST_ESTIMATE:
+            raise InternalError("estimates of a marginal are too large for 64-bit scores")
+        grid = np.rint(estimates * GRID).astype(np.int64)
+        scores = np.abs(exact * GRID - grid)
+        if families.whole:
+            scores = np.add.reduceat(scores, starts[:-1])
+        scores -= np.rint(np.clip(chosen.penalties, -LARGEST_ESTIMATE, LARGEST_ESTIMATE) * GRID).astype(np.int64)
+        rate, numbers = self.rate / GRID, np.flatnonzero(chosen.allowed)
+        if families.weights:
+            scores, rate = scores * np.array(families.weights, np.int64), rate / WEIGHT
+        mechanism = permute_and_flip if self.pure else exponential_choice
+        return int(numbers[mechanism(scores[numbers], rate, entropy)])
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate(Query[IntegerArray]):
+    """The answer of a candidate that is named when it is asked: one number, or every cell of a marginal.
+
+    Either moves by l1 at most, as a whole.
+    """
+
+    families: Families
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms()
+
+    def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
+        if not isinstance(chosen, int):
+            raise InternalError("a candidate without its number")
+        return _noisy(counts, ask, self.families, chosen, self.families.whole, entropy)
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal(Query[IntegerArray]):
+    """A whole marginal among the families, which moves by l1 at most."""
+
+    families: Families
+    number: int
+
+    def __post_init__(self) -> None:
+        if not self.families.families[self.number].is_marginal:
+            raise InternalError("only a marginal is answered as a whole")
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms()
+
+    def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
+        return _noisy(counts, ask, self.families, self.number, True, entropy)
+
+
+def family_answers(counts: Hidden, families: Families, scan: Scan) -> tuple[IntegerArray, IntegerArray]:
+    """Returns the exact answers of all families, one after the other, and where each family starts; computed once."""
+    cells = cells_of(counts, scan)
+    if families not in cells._exact_answers:
+        marginals = exact_marginals(cells, 0, {family.attributes for family in families.families})
+        answers = [family.answers(marginals[family.attributes]) for family in families.families]
+        starts = np.cumsum([0, *(len(answer) for answer in answers)])
+        cells._exact_answers[families] = np.concatenate(answers), starts
+    return cells._exact_answers[families]
+
+
+def _noisy(counts: Hidden, ask: Ask[IntegerArray], of: Families, number: int, whole: bool, by: Entropy) -> IntegerArray:
+    """Returns a noisy answer, shape (queries,). whole: every cell of the family of this number, else one query."""
+    exact, starts = family_answers(counts, of, ask.scan)
+    first, last = (starts[number], starts[number + 1]) if whole else (number, number + 1)
+    noisy = draw(ask.law, int(last - first), by)
+    noisy += exact[first:last]
+    return noisy

@@ -1,0 +1,44 @@
+"""Asks that are declared after the charge, by what was answered meanwhile, within a price that was paid for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpduck.kernel.price import Ask, Query, pure
+from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
+
+
+@dataclass(frozen=True, eq=False)
+class Within(Query[None]):
+    """A family of asks of which some are declared later, by what was answered meanwhile, for `limit` in all.
+
+    The door adds up what its members cost, and has no answer of the family itself. Prices add up, whatever was answered
+    before (docs/privacy.md, "The rule"). kinds: of the queries that may be declared. weighed: whether they are of the
+    family's job with norms and centres, which were not known before. Nothing is counted until these are known.
+    """
+
+    limit: Fraction
+    pure: bool
+    kinds: tuple[type[Query[Any]], ...]
+    weighed: bool = False
+    has_noise = False
+    certified = ("limit", "pure")
+
+    def cost(self, ask: Ask[None]) -> Charge:
+        return pure(self.limit) if self.pure else Charge.concentrated(self.limit)
+
+    def allowance(self) -> Fraction:
+        return self.limit
+
+    def admit(self, member: Ask[Any]) -> Fraction:
+        cost = member.cost
+        paid = cost.epsilon if self.pure else cost.rho
+        if type(member.query) not in self.kinds or paid is None or cost.delta:
+            raise InternalError("an ask beyond its family")
+        return paid
+
+    def is_counted_later(self) -> bool:
+        return self.weighed

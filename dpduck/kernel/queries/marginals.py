@@ -1,0 +1,132 @@
+"""Exact marginals of counts by cell, which most queries are answered from, and what those refuse to answer from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from dpduck.kernel.counting.hidden import ExactCounts, Hidden
+from dpduck.kernel.counting.jobs import job_of
+from dpduck.kernel.price import Scan
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+LARGEST_DENSE = 1 << 22  # cells of one table that all marginals are rolled up from
+LARGEST_SHARED = 1 << 16  # cells of a table that some of very many attributes share
+OPEN_GROUPS = 32  # tables that a further marginal may join: keeps grouping linear
+
+
+def cells_of(
+    counts: Hidden, scan: Scan, queries: Sequence[KroneckerQuery] = (), tables: Sequence[int] = (0,)
+) -> ExactCounts:
+    """Returns counts by cell; refuses others, another domain, and tables with other bounds than the price is of."""
+    if not isinstance(counts, ExactCounts):
+        raise InternalError("a query of other counts")
+    if any(counts._unit_bounds[table] != scan.l1 for table in tables):
+        raise InternalError("the asks and the counts disagree about the contribution bound")
+    asked = [pair for query in queries for pair in zip(query.attributes, query.factors, strict=True)]
+    sizes = dict(enumerate(counts._sizes))
+    if any(sizes.get(attribute) != factor.size for attribute, factor in asked):
+        raise InternalError("the plan and the counts disagree about the domain")
+    return counts
+
+
+def require_cells(query: KroneckerQuery) -> None:
+    """Refuses answers that are not of one cell each: cells share no rows."""
+    if not query.is_identity:
+        raise InternalError("values of several cells add up to no other query")
+
+
+def require_values(job: object, values: int) -> None:
+    """Refuses a price for fewer values, or more, than the last attribute of what will be counted has."""
+    if [last.size for last in job_of(job).attributes[-1:]] != [values]:
+        raise InternalError("the asks and the counts disagree about the values; nothing was charged")
+
+
+def by_value(counts: Hidden, scan: Scan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
+    """Returns counts by cell, and the last attribute, which is none of the query's and has so many values."""
+    require_cells(query)
+    cells = cells_of(counts, scan, [query])
+    last = len(cells._sizes) - 1
+    if last in query.attributes or cells._sizes[last] != values:
+        raise InternalError("the plan and the counts disagree about the values")
+    return cells, last
+
+
+def exact_marginals(
+    counts: ExactCounts, number: int, wanted: set[tuple[int, ...]]
+) -> dict[tuple[int, ...], IntegerArray]:
+    """Returns exact marginals; those that fit into one dense table are rolled up from it, not from sparse counts."""
+    found: dict[tuple[int, ...], IntegerArray] = {}
+    for group in _groups(wanted, counts._sizes):
+        union = tuple(sorted(set().union(*group)))
+        order = sorted(union, key=lambda attribute: -counts._sizes[attribute])
+        found |= rolled_up(_dense(counts, number, union), union, group, order)
+    return found
+
+
+def rolled_up(
+    table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
+) -> dict[tuple[int, ...], IntegerArray]:
+    """Returns the wanted marginals of a table with these members, all different: an array each, sums being shared.
+
+    order: in which attributes are kept by some of the marginals and summed away for the others.
+    """
+    if len(wanted) == 1:
+        return {wanted[0]: table.sum(axis=tuple(axis for axis, one in enumerate(members) if one not in wanted[0]))}
+    found: dict[tuple[int, ...], IntegerArray] = {}
+    keeping, dropping = ([one for one in wanted if (order[0] in one) is kept] for kept in (True, False))
+    if keeping:
+        found |= rolled_up(table, members, keeping, order[1:])
+    if dropping:
+        axis = members.index(order[0])
+        found |= rolled_up(table.sum(axis=axis), members[:axis] + members[axis + 1 :], dropping, order[1:])
+    return found
+
+
+def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
+    """Sets of attributes that share one dense table, decided from public sizes alone; the largest sets come first."""
+    ordered = sorted(wanted, key=lambda attributes: (-prod(sizes[a] for a in attributes), attributes))
+    if prod(sizes[a] for a in set().union(*ordered)) <= LARGEST_DENSE:
+        return [ordered] if ordered else []
+    groups: list[list[tuple[int, ...]]] = []
+    unions: list[set[int]] = []
+    for attributes in ordered:
+        for group, union in zip(groups[-OPEN_GROUPS:], unions[-OPEN_GROUPS:], strict=True):
+            joint = union.union(attributes)
+            if joint == union or prod(sizes[a] for a in joint) <= LARGEST_SHARED:
+                group.append(attributes)
+                union.update(attributes)
+                break
+        else:
+            groups.append([attributes])
+            unions.append(set(attributes))
+    return groups
+
+
+def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> IntegerArray:
+    """Returns the marginal on `attributes`, added up in integers from the sparse counts."""
+    shape = tuple(counts._sizes[attribute] for attribute in attributes)
+    table = np.zeros(prod(shape), dtype=np.int64)
+    np.add.at(table, positions(counts, attributes), counts._exact_counts[number])
+    return table.reshape(shape)
+
+
+def positions(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
+    """Returns the cell of each occupied combination of the attributes, of which the first varies slowest."""
+    found = np.zeros(counts._exact_counts.shape[1], dtype=np.int64)
+    for attribute in attributes:
+        found *= counts._sizes[attribute]
+        found += counts._exact_coordinates[attribute]
+    return found
+
+
+def present(counts: ExactCounts, attributes: tuple[int, ...]) -> IntegerArray:
+    """Returns the exact number of values of the last attribute in each cell of these."""
+    cells = tuple(counts._sizes[attribute] for attribute in attributes)
+    position = positions(counts, (*attributes, len(counts._sizes) - 1))[counts._exact_counts[0] > 0]
+    found = np.bincount(np.unique(position) // counts._sizes[-1], minlength=prod(cells))
+    return found.astype(np.int64).reshape(cells)

@@ -1,0 +1,55 @@
+"""A noisy projection of counts by key: sums of the rows' signs, which a recovery takes apart again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpduck.algebra.hashing import PRIME, Words, project, reduced, words_for
+from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.queries.key_counts import keys_of
+from dpduck.kernel.queries.operators import Norms
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+Projected = tuple[Words, IntegerArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Projection(Query[Projected]):
+    """Sums of the rows' signs plus noise, with their fresh hashes. A row moves each of `rows` sums by 1.
+
+    Keys are field elements by the higher half of their digests. words, independence: shape of the coefficients.
+    """
+
+    rows: int
+    words: int
+    independence: int
+
+    def __post_init__(self) -> None:
+        if self.words != words_for(self.rows):
+            raise InternalError("the projection and its coefficients disagree")
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms(self.rows)
+
+    def draw(self, counts: Hidden, ask: Ask[Projected], entropy: Entropy, chosen: object) -> Projected:
+        keys, coefficients = keys_of(counts), draw_coefficients(self.words, self.independence, entropy)
+        noisy = draw(ask.law, self.rows, entropy)
+        noisy += project(coefficients, reduced(keys._exact_high), keys._exact_counts, self.rows)
+        return coefficients, noisy
+
+
+def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
+    """Returns uniform field elements, shape (words, independence): public, but drawn like everything that is random."""
+    drawn = np.empty(words * independence, dtype=np.uint64)
+    open_places = np.arange(len(drawn))
+    while open_places.size:
+        fresh = words64(entropy, open_places.size) >> np.uint64(3)
+        drawn[open_places] = fresh
+        open_places = open_places[fresh == PRIME]  # 61 bits, all of them ones, are no element
+    return drawn.reshape(words, independence)

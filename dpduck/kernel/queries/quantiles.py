@@ -1,0 +1,77 @@
+"""A bucket near a quantile, chosen for each cell by the exponential mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.noise.choice import exponential_choice
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.price import Ask, Query
+from dpduck.kernel.queries.marginals import by_value, exact_marginals, require_cells, require_values
+from dpduck.kernel.queries.operators import KroneckerQuery
+from dpduck.values.accounting import rho_of_pure
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.privacy import Charge
+
+LARGEST_SIDE, LARGEST_LEAD = 10**4, 1 << 60
+"""Of a quantile: distances of as many as 2^40 rows then fit 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiles(Query[IntegerArray]):
+    """For each cell the number of a bucket that holds a quantile or nearly, or `buckets` where rows are too few.
+
+    The scan's last attribute are the buckets. A bucket's distance is the larger of below * (rows before it) - above *
+    (the others) + shift and above * (rows after it) - below * (the others) - shift, at least 0: below and above are
+    whole, as 1 - q to q. The chance of a bucket is as exp(-rate * distance), of no answer as if its distance were
+    max(below, above) * (rows of the cell) - nothing. A row moves each by max(below, above) at most, in one cell. Cells
+    hold different rows, so that each is a choice of its own, and epsilons of all add up to twice the rate times what a
+    unit moves.
+    """
+
+    query: KroneckerQuery
+    buckets: int
+    below: int
+    above: int
+    rate: Fraction
+    nothing: int
+    shift: int = 0
+    has_noise = False
+
+    def __post_init__(self) -> None:
+        if min(self.below, self.above, self.buckets) < 1 or max(self.below, self.above) > LARGEST_SIDE:
+            raise InternalError("a quantile between no rows")
+        if not 0 <= self.nothing < LARGEST_LEAD or abs(self.shift) >= LARGEST_LEAD:
+            raise Refusal("at this price a quantile would be chance alone", accepted="a larger epsilon or rho")
+
+    def cost(self, ask: Ask[IntegerArray]) -> Charge:
+        require_cells(self.query)
+        loss = 2 * self.rate * max(self.below, self.above) * ask.scan.l1
+        if loss <= 0:
+            raise InternalError("a choice without chance")
+        return Charge(loss, min(loss * loss / 8, rho_of_pure(loss)))
+
+    def require(self, job: object) -> None:
+        require_values(job, self.buckets)
+
+    def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
+        cells, last = by_value(counts, ask.scan, self.query, self.buckets)
+        wanted = (*self.query.attributes, last)
+        table = exact_marginals(cells, 0, {wanted})[wanted].reshape(-1, self.buckets)
+        through = table.cumsum(axis=1)
+        rows, before = through[:, -1:], through - table
+        early = self.above * (rows - through) - self.below * through - self.shift
+        late = self.below * before - self.above * (rows - before) + self.shift
+        distances = np.maximum(np.maximum(early, late), 0)
+        without = max(self.below, self.above) * rows - self.nothing
+        scores = -np.concatenate([distances, without], axis=1)
+        numbers = [exponential_choice(of_cell, self.rate, entropy) for of_cell in scores]
+        return np.array(numbers, dtype=np.int64).reshape(self.query.shape)
+
+    def certificate(self) -> dict[str, object]:
+        return {"rate": self.rate, "largest_weight": max(self.below, self.above)}

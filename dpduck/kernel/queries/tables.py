@@ -1,0 +1,123 @@
+"""Asks of counts by cell: integer operators, numbers of distinct values, and the number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt, prod
+
+from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.noise.draw import draw
+from dpduck.kernel.noise.entropy import Entropy
+from dpduck.kernel.noise.law import Noise
+from dpduck.kernel.price import Ask, Query, Scan
+from dpduck.kernel.queries.key_counts import KeyCounts
+from dpduck.kernel.queries.marginals import by_value, cells_of, exact_marginals, present, require_cells, require_values
+from dpduck.kernel.queries.operators import KroneckerQuery, Norms
+from dpduck.values.arrays import IntegerArray
+from dpduck.values.errors import InternalError
+
+Arrays = tuple[IntegerArray, ...]
+LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 bits, see require_weights
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table(Query[Arrays]):
+    """An integer operator on every table of the scan. Answer: an array for each of them, shape query.shape.
+
+    A unit adds l1 in all, so the answers move by l1 times the largest norm of a column of the operator: tables of one
+    aggregate cost as much as one. Answers that are of one cell each move by less in the L2 norm. With at most l1 in all
+    and at most `most` in one cell, squares add up to l1 * most, times two norms of the operator. They add up to
+    `squared` times its squared column norm, too. That holds of no other operator, not even of margins: a unit that is
+    once in each of m cells moves their total by m.
+    """
+
+    query: KroneckerQuery
+
+    def moves(self, scan: Scan) -> Norms:
+        first, second, largest = self.query.norms
+        moved, squared, most = scan.l1 * first, scan.l1 * scan.l1 * second, scan.l1 * largest
+        if self.query.asks_single_cells(scan.attributes):
+            most = min(most, (scan.l1 if scan.most is None else scan.most) * largest)
+            squared = min(squared, moved * most)
+            if scan.squared is not None:
+                squared = min(squared, scan.squared * second)
+        return moved, squared, most
+
+    def draw(self, counts: Hidden, ask: Ask[Arrays], entropy: Entropy, chosen: object) -> Arrays:
+        return self.draw_together(counts, [ask], entropy)[0]
+
+    def draw_together(self, counts: Hidden, asks: Sequence[Ask[Arrays]], entropy: Entropy) -> list[Arrays]:
+        """Returns noisy integers of each table, from which all asks are rolled up together."""
+        scan, queries = asks[0].scan, [operator_of(ask) for ask in asks]
+        cells, wanted = cells_of(counts, scan, queries, scan.tables), {query.attributes for query in queries}
+        for query in queries:
+            require_weights(query)
+        by_table = [exact_marginals(cells, table, wanted) for table in scan.tables]
+        return [
+            tuple(with_noise(query, exact[query.attributes], ask.law, entropy) for exact in by_table)
+            for query, ask in zip(queries, asks, strict=True)
+        ]
+
+
+def operator_of(ask: Ask[Arrays]) -> KroneckerQuery:
+    """Returns the operator of an ask for tables; refuses others."""
+    if not isinstance(ask.query, Table):
+        raise InternalError("no ask for tables")
+    return ask.query.query
+
+
+def require_weights(query: KroneckerQuery) -> None:
+    """Refuses, from public facts, a query whose answers could leave 64 bits.
+
+    A row adds one entry of the query to an answer, and no entry exceeds the column's L2 norm. Sums inside `apply`
+    may wrap: int64 arithmetic is exact modulo 2^64, so an answer that fits is right.
+    """
+    if isqrt(query.norms[1]) * LARGEST_ROW_COUNT >= 1 << 62:
+        raise InternalError("the weights of a query are too large for 64-bit answers")
+
+
+def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entropy: Entropy) -> IntegerArray:
+    """Returns exact answers plus noise, both in integers; a sum beyond 64 bits would wrap, which is post-processing."""
+    noisy = draw(noise, prod(query.shape), entropy).reshape(query.shape)
+    noisy += query.apply(marginal)
+    return noisy
+
+
+@dataclass(frozen=True, eq=False)
+class Present(Query[IntegerArray]):
+    """How many values of the scan's last attribute each cell holds. values: how many that attribute has.
+
+    A row makes or unmakes one presence, so that m rows change m at most. A cell's answer is one of 0 .. values with and
+    without a unit, so that the answers of all cells together move by no more than values times cells. Squares
+    of the moves add up to no more than their sum times the largest. Presences are no counts: they are added up for each
+    set of keys by itself.
+    """
+
+    query: KroneckerQuery
+    values: int
+
+    def moves(self, scan: Scan) -> Norms:
+        require_cells(self.query)
+        moved = min(scan.l1, self.values * prod(self.query.shape))
+        most = min(moved, self.values)
+        return moved, moved * most, most
+
+    def require(self, job: object) -> None:
+        require_values(job, self.values)
+
+    def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
+        cells, _ = by_value(counts, ask.scan, self.query, self.values)
+        return with_noise(self.query, present(cells, self.query.attributes), ask.law, entropy)
+
+
+@dataclass(frozen=True, eq=False)
+class Total(Query[int]):
+    """The number of rows, of which a unit has l1 at most. It may be negative."""
+
+    def moves(self, scan: Scan) -> Norms:
+        return scan.norms()
+
+    def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
+        exact = counts._exact_counts if isinstance(counts, KeyCounts) else cells_of(counts, ask.scan)._exact_counts[0]
+        return int(exact.sum()) + int(draw(ask.law, 1, entropy)[0])
