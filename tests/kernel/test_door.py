@@ -17,7 +17,7 @@ from dpduck.algebra.dyadic import Axis
 from dpduck.kernel.columns.expressions import Column
 from dpduck.kernel.columns.keys import KeyColumn, KeyText
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
-from dpduck.kernel.counting.jobs import CountingJob, job_of
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Bill, Door, charged, opened, reopened
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.choice import exponential_choice
@@ -359,7 +359,7 @@ class Doubled(Query[int]):
         return 2 * scan.l1, 4 * scan.l1**2, 2 * scan.l1
 
     def require(self, job: object) -> None:
-        if self.keyed != (job_of(job).digest is not None):
+        if not isinstance(job, CountingJob) or self.keyed != (job.digest is not None):
             raise InternalError("other counts than were priced; nothing was charged")
 
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:

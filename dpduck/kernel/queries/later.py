@@ -16,7 +16,7 @@ class Within(Query[None]):
     """A family of asks of which some are declared later, by what was answered meanwhile, for `limit` in all.
 
     The door adds up what its members cost, and has no answer of the family itself. Prices add up, whatever was answered
-    before (docs/privacy.md, "The rule"). kinds: of the queries that may be declared. weighed: whether they are of the
+    before (docs/privacy.md, "Within"). kinds: of the queries that may be declared. weighed: whether they are of the
     family's job with norms and centres, which were not known before. Nothing is counted until these are known.
     """
 
