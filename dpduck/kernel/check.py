@@ -175,6 +175,9 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
     known = facts.get(stored.table)
     if known is None:
         raise NotVerified("a table without facts; nothing was charged")
+    verified(known.is_table, "a view in place of a table")
+    numbered = known.is_numbered and not stored.selected
+    verified(numbered or not stored.numbered, "numbers of rows that have none")
     names = stored.selected or tuple((name, name) for name in known.types)
     types = {(stored.alias, fold(shown)): known.types.get(fold(own), "") for shown, own in names}
     unit = known.unit
@@ -225,6 +228,7 @@ def _unit_of(alias: str, unit: UnitFacts, table: TableFacts, facts: Facts) -> Ex
             steps[-1] = replace(steps[-1], reference=start)
         verified(parent in facts, "a reference to a table without facts")
         own, child, known = f"{alias}_{len(steps) + 1}", known, facts[parent]
+        verified(known.is_table, "a reference to a view")
         verified(known.unit is not None and known.unit.key == key, "a reference to rows of another unit")
         verified(known.unit is None or known.unit.period is None, "a reference to rows by periods")
         verified(fold(parent_key) in known.keys, "a reference that leads to no key")

@@ -15,6 +15,9 @@ import duckdb
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
+RESERVED = "dpduck_"
+"""No column begins so of a prepared table, or of one with numbered rows: what dpduck adds stands beside them."""
+
 CHANGED = "a policy, a key or a public table changed meanwhile"
 
 
@@ -36,13 +39,16 @@ class UnitFacts:
 class TableFacts:
     """A stored table. unit: None of a public one. types: of its columns, by folded names. keys: of one column each.
 
-    collated: whether a collation compares some of its texts.
+    collated: whether a collation compares some of its texts. is_table: whether it is a table, and no view of others.
+    is_numbered: whether rowid tells its rows apart, and neither a column of that name nor a worker's answer hides that.
     """
 
     unit: UnitFacts | None
     types: Mapping[str, str]
     keys: frozenset[str]
     collated: bool
+    is_table: bool = True
+    is_numbered: bool = True
 
 
 Facts = Mapping[str, TableFacts]
@@ -62,8 +68,9 @@ def read_facts(cursor: duckdb.DuckDBPyConnection, store: str, tables: Iterable[s
             raise Refusal(CHANGED, accepted="the same statement again")
         if unit is not None and unit.reference is not None:
             wanted.append(unit.reference[1])
-        keys, collated = _constraints(cursor, table)
-        found[table] = TableFacts(unit, _types(cursor, table), keys, collated)
+        types, (keys, collated, is_table, is_numbered) = _types(cursor, table), _constraints(cursor, table)
+        is_numbered &= not any(name == "rowid" or name.startswith(RESERVED) for name in types)
+        found[table] = TableFacts(unit, types, keys, collated, is_table, is_numbered)
     return found
 
 
@@ -101,19 +108,22 @@ def _types(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
     return {fold(str(row[0])): str(row[1]) for row in cursor.execute(f"DESCRIBE {table}").fetchall()}
 
 
-def _constraints(cursor: duckdb.DuckDBPyConnection, table: str) -> tuple[frozenset[str], bool]:
-    """Returns the columns that are keys of a table of DuckDB's own, and whether a collation compares its texts."""
+def _constraints(cursor: duckdb.DuckDBPyConnection, table: str) -> tuple[frozenset[str], bool, bool, bool]:
+    """Returns the columns that are keys of a table of DuckDB's own, and the last three facts of TableFacts."""
     parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
     named = " || '.' || ".join(parts)
     ascii_folded = "translate({}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')".format
+    numbering = "SELECT database_name FROM duckdb_databases() WHERE type IN ('duckdb', 'ducklake')"
     of_this = f"{ascii_folded(named)} = {ascii_folded('$1')}"
     told = cursor.execute(
         "SELECT (SELECT list(constraint_column_names[1]) FROM duckdb_constraints() WHERE "
         f"{of_this} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 AND "
         "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')), "
         f"(SELECT bool_or(contains(upper(sql), ' COLLATE ')) FROM duckdb_tables() WHERE {of_this}), "
-        "lower(current_setting('default_collation')) IN ('', 'binary')",
+        "lower(current_setting('default_collation')) IN ('', 'binary'), "
+        f"(SELECT bool_and(database_name IN ({numbering})) FROM duckdb_tables() WHERE {of_this})",
         [table],
     ).fetchone()
-    keys, collated, binary = told or (None, None, False)
-    return frozenset(fold(str(name)) for name in keys or ()), collated is not False or not binary
+    keys, collated, binary, is_numbered = told or (None, None, False, None)
+    known = frozenset(fold(str(name)) for name in keys or ())
+    return known, collated is not False or not binary, is_numbered is not None, bool(is_numbered)

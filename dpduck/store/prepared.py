@@ -19,11 +19,12 @@ from itertools import chain
 
 import duckdb
 
+from dpduck.kernel.facts import RESERVED
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.kernel.places.clamps import ClampedColumn, clamped_column
 from dpduck.kernel.places.prepared import PreparedPlace, PreparedTable
-from dpduck.kernel.places.twin_writer import PERSON, RESERVED, Layout, write_twin
+from dpduck.kernel.places.twin_writer import PERSON, Layout, write_twin
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.language.rows.facts import Column, Policy, Rows

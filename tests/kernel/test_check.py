@@ -290,7 +290,7 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
         PATIENT, "a column of another type",
     ),
     "a selection of private columns": (
-        Source(Stored("visit", "visit", True, (("patient", "id"), ("ward", "ward")))), PATIENT, "a selection",
+        Source(Stored("visit", "visit", False, (("patient", "id"), ("ward", "ward")))), PATIENT, "a selection",
     ),
     "distinct private rows": (Source(Stored("visit", "visit", True, (), True)), PATIENT, "a selection of private"),
     "JOIN by a ward": (joined("visit", "stay", BY_WARD), PATIENT, "rows of two units"),
@@ -395,6 +395,27 @@ def test_other_rows_are_refused(name: str) -> None:
     with pytest.raises(NotVerified, match=reason) as error:
         require_carried(source, unit, None, (), FACTS)
     assert str(error.value).endswith("nothing was charged")
+
+
+@pytest.mark.parametrize("name", ["visit", "wards"])
+def test_views_and_rows_without_numbers_are_refused(name: str) -> None:
+    """A view could read anything. A column called rowid, or a table of another system, tells no rows apart."""
+    source = joined("visit", "wards", equal(column("visit", "ward"), column("wards", "ward")))
+    assert require_carried(source, PATIENT, None, (), FACTS) == PERSON
+    with pytest.raises(NotVerified, match="a view in place of a table"):
+        require_carried(source, PATIENT, None, (), {**FACTS, name: replace(FACTS[name], is_table=False)})
+    facts = {**FACTS, name: replace(FACTS[name], is_numbered=False)}
+    with pytest.raises(NotVerified, match="numbers of rows that have none"):
+        require_carried(source, PATIENT, None, (), facts)
+    bare = (Stored("visit", "visit", False), Stored("wards", "wards", False))
+    without = Source(bare[0], (replace(source.joins[0], right=Source(bare[1])),))
+    assert require_carried(without, PATIENT, None, (), facts) == PERSON
+    selected = Source(Stored("wards", "wards", True, (("ward", "ward"),)))
+    with pytest.raises(NotVerified, match="numbers of rows that have none"):
+        require_carried(Source(bare[0], (replace(source.joins[0], right=selected),)), PATIENT, None, (), FACTS)
+    with pytest.raises(NotVerified, match="a reference to a view"):
+        given = {**FACTS, "visit": replace(FACTS["visit"], is_table=False)}
+        require_carried(Source(Stored("test", "test")), TESTED, None, (), given)
 
 
 def test_columns_that_are_read_are_those_of_the_rows() -> None:

@@ -95,6 +95,23 @@ def test_public_tables_have_no_unit(con: duckdb.DuckDBPyConnection) -> None:
         found(con, "other")
 
 
+def test_what_stands_for_a_table_is_looked_at() -> None:
+    """A view in place of a table, and columns with names of dpduck's own, are found in the catalog of the moment."""
+    with dpduck.connect() as con:
+        con.execute("CREATE TABLE people (id INTEGER, ward VARCHAR); CREATE TABLE rows (id INTEGER, RowId INTEGER)")
+        con.execute("CREATE TABLE made (id INTEGER, Dpduck_f0 BOOLEAN)")
+        for table in ("people", "rows", "made"):
+            con.execute(
+                "FROM dp(?)", [f"CREATE PRIVACY POLICY ON {table} (PRIVACY UNIT id MAX ROWS 1, BUDGET (epsilon = 1))"]
+            )
+        told = {name: found(con, name) for name in ("people", "rows", "made")}
+        assert all(one.is_table for one in told.values())
+        assert {name: one.is_numbered for name, one in told.items()} == {"people": True, "rows": False, "made": False}
+        con.execute("ALTER TABLE people RENAME TO others; CREATE VIEW people AS FROM others")
+        assert not found(con, "people").is_table
+        assert not found(con, "people").is_numbered
+
+
 def test_a_policy_that_is_gone_is_no_fact(con: duckdb.DuckDBPyConnection) -> None:
     """Within a transaction that ends without a trace, a dropped policy and an undeclared table are refused."""
     con.execute("BEGIN")

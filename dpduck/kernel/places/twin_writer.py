@@ -30,8 +30,6 @@ from dpduck.values.sqltypes import sql_type
 NUMBER, PERSON = '"dpduck_unit"', '"dpduck_person"'
 ROWS_OF_UNIT, OPEN_ROWS, PLACE = '"dpduck_rows_of_unit"', '"dpduck_open_rows"', '"dpduck_place"'
 TIED = '"dpduck_tied"'
-RESERVED = "dpduck_"
-"""No column of a table that is prepared begins so."""
 
 _LARGEST = (1 << 32) - 1
 _ORDER, _REST = '"dpduck_order"', '"dpduck_rest"'
