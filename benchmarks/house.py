@@ -88,10 +88,9 @@ def sizes(files: Sequence[Source]) -> dict[str, int]:
     """Counts the lines of the product, of the reading list and of tier 1."""
     listed = {f"{name}.py" for part in reading_list.PARTS.values() for name in reading_list.files_of(part)}
     kernel = lines(file for file in files if file.station == TIER_1 and file.name not in listed)
-    parts = reading_list.sums()
-    live = list(reading_list.narrower().values())[-1][1]
+    live = list(reading_list.narrower().values())[-1]
     return {
-        READING_ALL: parts["the claim"] + parts["the rows boundary"] + kernel,
+        READING_ALL: reading_list.whole() + kernel,
         READING_LIVE: live + kernel,
         TIER_1_LINES: lines(tier_1(files)),
         PRODUCT: lines(files),

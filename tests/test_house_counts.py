@@ -46,11 +46,11 @@ RATCHETS = {
     # Of paths the slack is large: caches that other tests have filled make them shorter.
     house.STORED_FUNCTIONS: Ratchet(89, slack=10),
     house.STORED_MODULES: Ratchet(20, slack=3),
-    # The rest has room while the kernel is built beside what it takes the place of (docs/decisions.md).
-    house.READING_ALL: Ratchet(18_935, slack=100, room=2_000),
-    house.READING_LIVE: Ratchet(15_152, slack=100, room=1_800),
-    house.TIER_1_LINES: Ratchet(2_902, slack=100),  # periods are verified, too (docs/decisions.md)
-    house.PRODUCT: Ratchet(77_668, slack=400, room=3_700),
+    # Sizes have a little room, so that a sentence more in a docstring is no failure.
+    house.READING_ALL: Ratchet(16_353, slack=300, room=100),
+    house.READING_LIVE: Ratchet(12_276, slack=300, room=100),
+    house.TIER_1_LINES: Ratchet(2_640, slack=100, room=30),
+    house.PRODUCT: Ratchet(78_300, slack=400, room=200),
     house.FUNCTIONS: Ratchet(710, slack=40, room=110),
     house.MODULES: Ratchet(108, slack=8, room=9),
     house.SWITCHES: Ratchet(863, slack=50, room=180),
