@@ -141,7 +141,7 @@ TAKEN_APART = {
     *("columns_of", "is_plain", "renamed", "plain_text", "plain_number", "stored_column", "is_together"),
     *("without_try", "number_sql", "computed"),
 }
-"""Functions that look into SQL that dpduck wrote itself."""
+"""Names of functions that looked into SQL that dpduck wrote itself, when it was text. Walkers of nodes bear some now."""
 TEXT_TEST = re.compile(
     r"re\.(?:compile|sub|search|fullmatch|match|findall|finditer)\(|\.fullmatch\("
     r"|\.(?:removeprefix|removesuffix|startswith|endswith|partition)\("
@@ -154,6 +154,20 @@ VARIANT = re.compile(
     r"\b(?:prepared|elsewhere|lookup|source|periods|unit_sql|types|known|cut|twins) is (?:not )?None",
 )
 JOB_TEST = re.compile(r"isinstance\([^)]*\b(?:CountingJob|KeyedJob|KeyJob)")
+
+
+def readers_of_text(files: Sequence[Source], names: set[str]) -> set[str]:
+    """Keeps the names that a function has which is given a text, and returns something else; or that nobody defines."""
+    nodes = [node for file in files for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef)]
+    defined = {node.name for node in nodes}
+    return {name for name in names if name not in defined} | {node.name for node in nodes if reads_text(node)} & names
+
+
+def reads_text(node: ast.FunctionDef) -> bool:
+    """Tells whether a function makes something else than a text of its first argument, a text."""
+    given = [one for one in node.args.args if one.arg != "self"][:1]
+    written = node.returns is not None and ast.unparse(node.returns) == "str"
+    return any(one.annotation is not None and ast.unparse(one.annotation) == "str" for one in given) and not written
 
 
 def calls_of(files: Iterable[Source], names: set[str]) -> int:
@@ -179,7 +193,7 @@ def ties(files: Sequence[Source]) -> dict[str, int]:
     return {
         TIER_1_OTHERS: other_imports(tier_1(files), TIER_1_IMPORTS),
         LANGUAGE_IMPORTS: imports_of(inner, LANGUAGE),
-        TEXT_CALLS: calls_of(files, TAKEN_APART),
+        TEXT_CALLS: calls_of(files, readers_of_text(files, TAKEN_APART)),
         TEXT_TESTS: occurrences(inner, TEXT_TEST),
         TYPE_SETS: sum(type_sets.values()),
         TYPE_SET_FILES: len(type_sets),
