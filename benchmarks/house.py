@@ -141,7 +141,7 @@ TAKEN_APART = {
     *("columns_of", "is_plain", "renamed", "plain_text", "plain_number", "stored_column", "is_together"),
     *("without_try", "number_sql", "computed"),
 }
-"""Names of functions that looked into SQL that dpduck wrote itself, when it was text. Walkers of nodes bear some now."""
+"""Names of functions that looked into SQL that dpduck wrote itself. Walkers of nodes bear some of them now."""
 TEXT_TEST = re.compile(
     r"re\.(?:compile|sub|search|fullmatch|match|findall|finditer)\(|\.fullmatch\("
     r"|\.(?:removeprefix|removesuffix|startswith|endswith|partition)\("
