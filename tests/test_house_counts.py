@@ -128,9 +128,11 @@ def test_a_function_that_is_given_nodes_takes_no_text_apart() -> None:
     """A call counts where a function of its name is given a text, or where nobody knows the function."""
     call = "x = columns_of(y)\n"
     for text, count in (
-        ("def columns_of(sql: str) -> list[str]: ...", 1), ("", 1),
-        ("def columns_of(parts: Iterable[Expression]) -> list[str]: ...", 0), ("def columns_of(name: str) -> str: ...", 0),
-    ):  # fmt: skip
+        ("def columns_of(sql: str) -> list[str]: ...", 1),
+        ("", 1),
+        ("def columns_of(parts: Iterable[Expression]) -> list[str]: ...", 0),
+        ("def columns_of(name: str) -> str: ...", 0),
+    ):
         assert house.ties([made("kernel/made_up.py", f"{text}\n{call}")])[house.TEXT_CALLS] == count
 
 
