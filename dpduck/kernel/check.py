@@ -153,6 +153,7 @@ def require_carried(
 
 def carried_by(source: Source, facts: Facts) -> Carried:
     """Returns the unit of a source's rows, from facts alone."""
+    verified(not source.cuts, "columns that no stored table holds")
     found = _first(source, facts)
     for join in source.joins:
         found = _joined(found, join, source.first, facts)

@@ -27,6 +27,7 @@ from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.places.live import LIVE_PLACE
 from dpduck.kernel.places.place import Over, Place
+from dpduck.kernel.places.rows import LIVE
 from dpduck.kernel.price import Answer, Ask, Scan, price
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import KeyStream
@@ -225,7 +226,12 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
 
 
 def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:
-    """Refuses jobs of rows that do not carry the unit that is charged, by facts of this transaction (kernel/check)."""
+    """Refuses jobs of rows that do not carry the unit that is charged, by facts of this transaction (kernel/check).
+
+    They are jobs over the tables themselves. A place puts others in their stead, and says what is known of these.
+    """
+    if any(job.place != LIVE for job in jobs):
+        raise InternalError("a job that says where its rows lie; nothing was charged")
     facts = read_facts(cursor, store, [table for job in jobs for table in every_table(job.source)])
     for job in jobs:
         if require_carried(job.source, job.unit, job.periods, job.read, facts) != unit_key:

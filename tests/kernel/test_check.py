@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from itertools import product
 
@@ -12,6 +13,7 @@ import duckdb
 import pytest
 
 from dpduck.kernel.check import NotVerified, carried_by, require_carried
+from dpduck.kernel.columns.arithmetic import Cut
 from dpduck.kernel.columns.expressions import (
     MOST_HEIGHT,
     Coded,
@@ -291,6 +293,10 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     ),
     "a selection of private columns": (
         Source(Stored("visit", "visit", False, (("patient", "id"), ("ward", "ward")))), PATIENT, "a selection",
+    ),
+    "columns that are said to be cut": (
+        replace(VISITS, cuts=(Cut(PATIENT, Fraction(0), Fraction(1), Fraction(1), 0, "random()", ""),)), PATIENT,
+        "columns that no stored table holds",
     ),
     "distinct private rows": (Source(Stored("visit", "visit", True, (), True)), PATIENT, "a selection of private"),
     "JOIN by a ward": (joined("visit", "stay", BY_WARD), PATIENT, "rows of two units"),

@@ -24,6 +24,8 @@ from dpduck.kernel.noise.choice import exponential_choice
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.places.engine import EngineRows
+from dpduck.kernel.places.rows import NumberedRows
 from dpduck.kernel.price import Ask, Query, Scan, price, pure
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.families import Candidate, Choice, Families
@@ -139,6 +141,16 @@ def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> No
     with pytest.raises(InternalError), vault.open([ask], replace(bill(), unit_key=unit)):
         pytest.fail("opened")
     assert vault.charges == before
+
+
+def test_a_job_does_not_say_where_its_rows_lie() -> None:
+    """What is stored beside prepared rows is believed: a place says it, and no statement."""
+    vault = Vault()
+    for place in (NumberedRows("1", "0", "1", frozenset()), EngineRows((), lambda order: ())):
+        ask = total(4, scan_of(2, replace(JOB, place=place)))
+        with pytest.raises(InternalError, match="where its rows lie; nothing was charged"), vault.open([ask]):
+            pytest.fail("opened")
+    assert vault.charges == 0
 
 
 def test_a_policy_that_is_dropped_meanwhile_is_found() -> None:
