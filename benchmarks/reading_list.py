@@ -12,7 +12,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 TIER_1 = {
     "rows carry their unit": (
-        "kernel/relations kernel/units kernel/facts kernel/check kernel/rows/periods values/periods"
+        "kernel/relations kernel/units kernel/facts kernel/check kernel/columns/periods values/periods"
     ),
     "integers to counts": (
         "kernel/stage kernel/contributions kernel/loss kernel/counting/contribution_sql kernel/counting/jobs "

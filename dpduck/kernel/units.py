@@ -1,6 +1,6 @@
 """The privacy unit of a row: a column, several columns together, the first of several, or one found by references.
 
-By periods it is such a unit with the number of the row's period (rows/periods.py).
+By periods it is such a unit with the number of the row's period (columns/periods.py).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpduck.kernel.columns.expressions import Column, Condition, Expression, Names, Own, columns_of, require
+from dpduck.kernel.columns.periods import numbered_sql, paired_sql
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
-from dpduck.kernel.rows.periods import numbered_sql, paired_sql
 from dpduck.values.periods import WORDS
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type

@@ -82,7 +82,7 @@ def _groups(stream: KeyStream) -> str:
         for batch in batches:
             names = [name for name in batch.column_names if name.startswith(GROUP)]
             keys += zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-            exact = [batch.column(UNITS).to_numpy(), *_tables(batch, stream._job.aggregates)]
+            exact = [batch.column(UNITS).to_numpy(), *_tables(batch, stream._job)]
             tables.append(np.array(exact, np.int64))
     return _cells(keys, np.concatenate(tables, axis=1))
 

@@ -306,12 +306,7 @@ def cells_of(reading: Reading) -> dict[str, int | None]:
 
 def cell_rows(reading: Reading, rows: str) -> str:
     """Returns rows by the columns of a cell."""
-    job = reading.job
-    if job.digest is not None:
-        high, low = DIGEST
-        halves = f"CAST({_KEY} >> 64 AS UBIGINT) AS {high}, CAST({_KEY} & {LOW} AS UBIGINT) AS {low}"
-        return f"SELECT {halves}, * EXCLUDE ({_KEY}) FROM ({rows}){where_sql([f'{_KEY} IS NOT NULL'])}"
-    return merged_rows(reading, rows) if job.selected or job.merges else rows
+    return merged_rows(reading, rows) if reading.job.selected or reading.job.merges else rows
 
 
 def merged_rows(reading: Reading, rows: str) -> str:
@@ -396,6 +391,11 @@ def packed_rows(reading: Reading) -> str:
     if late:
         kept = [*early, *columns, *reading.scan.bounding, *division.inputs()]
         rows = _looked_up(reading, {name: cells[name] for name in late}, kept, rows, True)
+    if job.digest is not None:  # before rows travel: 128 bits would be a double
+        high, low = DIGEST
+        halves = f"CAST({_KEY} >> 64 AS UBIGINT) AS {high}, CAST({_KEY} & {LOW} AS UBIGINT) AS {low}"
+        rows = f"SELECT {halves}, * EXCLUDE ({_KEY}) FROM ({rows}){where_sql([f'{_KEY} IS NOT NULL'])}"
+        private = dict.fromkeys(DIGEST, "")
     return steps_sql(own, rows, [*cells, *private, *reading.scan.bounding, *division.inputs()])
 
 

@@ -2,7 +2,7 @@
 
 Every number in a message is public. Where rows are protected by period, a unit is one person's rows of one period. A
 charge names the run of periods whose rows its answers may read; the answers do not depend on rows of other periods
-(rows/periods.py filters the scan). So
+(rows/placed.py reads each table in this run alone). So
 
   of one period:   the charges whose run has it add up, and no others;
   of a person:     let a charge of (epsilon, rho) name k periods. Taking away all rows of a person takes away at most k

@@ -4,7 +4,7 @@ group leaves before that. What publishing one that was not there may cost is a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import tables_from
 from dpduck.kernel.counting.exact import GROUP, counting_cells, read_job
 from dpduck.kernel.counting.hidden import Hidden
@@ -169,7 +168,7 @@ class Threshold(Query[PublishedKeys]):
         job = counts._job
         self.require(job)
         published, suppressed = _selected(counts, self, ask.law, entropy)
-        names = [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
+        names = key_names(job)
         published = published.take(pc.sort_indices(published, sort_keys=[(name, "ascending") for name in names]))
         answers = []
         for number in range(self.aggregates):
@@ -222,20 +221,24 @@ def _selected(stream: KeyStream, query: Threshold, noise: Noise, entropy: Entrop
             units = groups.column(UNITS).to_numpy()
             noisy = units + draw(noise, len(units), entropy)
             chosen = (units >= query.least) & (noisy > query.above)
-            tables = _tables(groups, stream._job.aggregates)
+            tables = _tables(groups, stream._job)
             for number, table in enumerate(tables):
                 suppressed[number : number + 1] += table[~chosen].sum()
-            names = [name for name in groups.column_names if name.startswith(GROUP)]
-            columns = {name: groups.column(name) for name in names} | {UNITS: pa.array(noisy)}
+            columns = {name: groups.column(name) for name in key_names(stream._job)} | {UNITS: pa.array(noisy)}
             columns |= {f"{TABLE}{number}": pa.array(table) for number, table in enumerate(tables)}
             kept.append(pa.Table.from_pydict(columns).filter(pa.array(chosen)))
     return pa.concat_tables(kept), suppressed
 
 
-def _tables(groups: pa.Table, aggregates: Sequence[Contribution]) -> list[IntegerArray]:
-    """Returns the exact tables of all aggregates, one integer a group each."""
-    names = [name for name in groups.column_names if not name.startswith(GROUP) and name != UNITS]
-    return tables_from(aggregates, [groups.column(name).to_numpy() for name in names])
+def key_names(job: CountingJob) -> list[str]:
+    """Returns the columns of the keys of groups, which come first."""
+    return [f"{GROUP}{number}" for number in range(len(job.attributes) + len(job.texts))]
+
+
+def _tables(groups: pa.Table, job: CountingJob) -> list[IntegerArray]:
+    """Returns the exact tables of all aggregates, one integer a group each: behind the keys, before the units."""
+    found = groups.columns[len(key_names(job)) : -1]
+    return tables_from(job.aggregates, [column.to_numpy() for column in found])
 
 
 def bounds_of(job: CountingJob) -> GroupBounds:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from dpduck.kernel.columns.conditions import beyond_scans, where_sql
 from dpduck.kernel.columns.expressions import Coded, Column, Comparison, Expression, Lookup, Program
+from dpduck.kernel.columns.periods import inside_sql
 from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.relations import (
     EXTENDING,
@@ -37,7 +38,6 @@ from dpduck.kernel.relations import (
 )
 from dpduck.kernel.rows.features import comparable_sql, feature_sql, stored_operands, texts_held, without_signs
 from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
-from dpduck.kernel.rows.periods import inside_sql
 from dpduck.kernel.units import Numbered, SamePeriod, held_in, parts_of, period_of
 from dpduck.kernel.worker.answered import ROW
 from dpduck.values.errors import InternalError, Refusal

@@ -12,6 +12,7 @@ import duckdb
 from dpduck.kernel.columns.arithmetic import Computed, Cut, Double
 from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Column, Expression
+from dpduck.kernel.columns.periods import paired_sql
 from dpduck.kernel.columns.stored import instant_sql, shortened_sql, text_sql
 from dpduck.kernel.contributions import (
     KEY,
@@ -35,7 +36,6 @@ from dpduck.kernel.relations import (
 )
 from dpduck.kernel.rows import crowds
 from dpduck.kernel.rows.held import hashed_sql
-from dpduck.kernel.rows.periods import paired_sql
 from dpduck.kernel.rows.placed import Stage, placed
 from dpduck.kernel.units import REFERENCE, ROWS, Referenced, Together, lookup_sql, period_of, person_of
 from dpduck.kernel.worker.answered import answered

@@ -10,6 +10,7 @@ from typing import Protocol
 from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression
 from dpduck.kernel.relations import Source
+from dpduck.kernel.units import person_of
 from dpduck.language.text.names import TableName
 from dpduck.values.domain import Domain
 from dpduck.values.periods import PeriodColumn
@@ -212,8 +213,9 @@ class Rows:
 
     @property
     def unit_sql(self) -> str | None:
-        """Writes the privacy unit of a row; None for PRIVACY UNIT ROW."""
-        return None if self.unit is None else self.unit.sql
+        """Writes the privacy unit of a row, without its period; None for PRIVACY UNIT ROW."""
+        unit = person_of(self.unit)
+        return None if unit is None else unit.sql
 
     @property
     def unit_text(self) -> str:

@@ -13,7 +13,7 @@ from dpduck.kernel.queries.key_counts import KeyCounts, KeyDigests, count_keys, 
 from dpduck.kernel.queries.projections import Projection, draw_coefficients
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import drawn, price_of
-from tests.support.nodes import by_digest, counts, own
+from tests.support.nodes import by_digest, counts, is_program, own
 
 ENTROPY = operating_system_entropy()
 
@@ -69,6 +69,20 @@ def test_units_are_bounded_over_all_keys(con: duckdb.DuckDBPyConnection) -> None
     assert counts._exact_counts.sum() == 2 * 143
     con.execute("DELETE FROM t WHERE u = 5")
     assert counted(con, '"r0"."u"', 2)._exact_counts.sum() == 2 * 142
+
+
+@pytest.mark.parametrize("unit", [None, '"r0"."u"'])
+def test_digests_of_rows_that_a_worker_decides_about_keep_their_bits(
+    con: duckdb.DuckDBPyConnection, unit: str | None
+) -> None:
+    """Rows travel to a worker and back with both halves of the digest: 128 bits at once would be a double."""
+    types = {'"r0"."k"': "VARCHAR", '"r0"."u"': "BIGINT"}
+    condition = "length(replace(\"r0\".\"k\", '1', '11')) < 3"
+    rows = counts('t AS "r0"', (condition,), unit, 1000, ('"r0"."k"', '"r0"."u"'), (), (), (), types)
+    assert is_program(rows.filters[0])
+    found = count_keys(con, by_digest(rows, own('"r0"."k"')), b"key")
+    keys = digests(con, [f"k{number}" for number in range(9)])
+    assert exact_answers(found, keys, np.ones(9, np.int64), [1] * 9).tolist() == [100, 0, *[100] * 7]
 
 
 def test_digests_that_share_a_half_are_told_apart() -> None:

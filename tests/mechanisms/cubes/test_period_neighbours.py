@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
+from dpduck.kernel.columns.periods import number_sql
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
-from dpduck.kernel.rows.periods import number_sql
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.values.periods import WORDS, last_number, number_of, start_of

@@ -155,7 +155,7 @@ def test_units_that_lose_digits_are_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(unit, Column)
         return Own(("CAST(", unit, " AS DOUBLE)"))
 
-    monkeypatch.setattr("dpduck.language.rows.unions.unit_of", rounded)
+    monkeypatch.setattr("dpduck.language.rows.unions.carried_unit", rounded)
     tables = Tables(MIXED[0], whole("BIGINT"), whole("UBIGINT"))
     with pytest.raises(duckdb.InvalidInputException, match="a UNION ALL without the unit of its rows"):
         tables.wrong()

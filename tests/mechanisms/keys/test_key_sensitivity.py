@@ -65,7 +65,7 @@ def exact(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> Groups:
     with connection.cursor() as cursor, read_groups(cursor, job, b"key", None) as batches:
         for batch in batches:
             keys = [batch.column(name).to_pylist() for name in batch.column_names if name.startswith(GROUP)]
-            tables = _tables(batch, job.aggregates)
+            tables = _tables(batch, job)
             found |= {
                 key: np.array([table[row] for table in tables]) for row, key in enumerate(zip(*keys, strict=True))
             }
