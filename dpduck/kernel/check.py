@@ -29,6 +29,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import NoneType
 
 from dpduck.kernel.columns.expressions import (
     MOST_HEIGHT,
@@ -43,7 +45,7 @@ from dpduck.kernel.columns.expressions import (
     Program,
     nodes_of,
 )
-from dpduck.kernel.facts import Facts, TableFacts, UnitFacts
+from dpduck.kernel.facts import RESERVED, Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
     LOOKING,
     MOST_LEVELS,
@@ -85,6 +87,9 @@ _PRIVATE = (*_PUBLIC, "RIGHT JOIN", "FULL JOIN")
 
 _NO_VALUES = (Coded, Referenced, Together, FirstOf, InPeriod, Numbered, SamePeriod)
 """Nodes that the kernel alone puts where they belong."""
+
+_FIELDS = (Expression, tuple, str, int, Fraction, NoneType)
+"""What a field of a node holds: nodes_of looks into nodes and tuples alone."""
 
 Named = tuple[str, str]
 """A column of a relation: its alias, and its folded name."""
@@ -132,9 +137,17 @@ class Carried:
 
 
 def require_carried(
-    source: Source, unit: Expression | None, periods: Periods | None, read: Iterable[Expression], facts: Facts
+    source: Source,
+    unit: Expression | None,
+    periods: Periods | None,
+    read: Iterable[Expression],
+    facts: Facts,
+    conditions: Iterable[Expression] = (),
 ) -> str:
-    """Refuses rows that do not carry this unit, and returns its name in the ledger. read: what a job reads."""
+    """Refuses rows that do not carry this unit, and returns its name in the ledger.
+
+    read, conditions: values and conditions that a job reads of a row.
+    """
     deepest = max(level for _, level in every_source(source))
     verified(deepest <= MOST_LEVELS, f"more than {MOST_LEVELS} relations inside of each other")
     carried = carried_by(source, facts)
@@ -142,13 +155,20 @@ def require_carried(
     held = unit is None and not carried.choices
     verified(held or unit in carried.units, "rows of another privacy unit than their policies say")
     _require_columns(read, carried)
+    _require_conditions(conditions, carried)
+    _require_free(unit, carried)
+    word = "" if periods is None else periods.word
+    verified(word == carried.word, "periods of another word than their policies say")
+    return carried.key
+
+
+def _require_free(unit: Expression | None, carried: Carried) -> None:
+    """Refuses other relations and columns under the names of the tables that a reference leads through."""
     person = person_of(unit)
     if isinstance(person, Referenced):
         steps = {fold(step.key.relation) for step in person.steps}
         verified(steps.isdisjoint(carried.aliases), "a relation under the name of a reference")
-    word = "" if periods is None else periods.word
-    verified(word == carried.word, "periods of another word than their policies say")
-    return carried.key
+        verified(not any(map(_is_reserved, carried.types)), "a reference beside names of the kernel's own")
 
 
 def carried_by(source: Source, facts: Facts) -> Carried:
@@ -181,6 +201,7 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
     verified(numbered or not stored.numbered, "numbers of rows that have none")
     names = stored.selected or tuple((name, name) for name in known.types)
     types = {(stored.alias, fold(shown)): known.types.get(fold(own), "") for shown, own in names}
+    verified(len(types) == len(names) and "" not in types.values(), "a selection of no columns, or of two of one name")
     unit = known.unit
     moment = None if unit is None or unit.period is None else _column(stored.alias, unit.period[1], known)
     verified(stored.moment == moment, "periods of another column than their policies say")
@@ -203,6 +224,13 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
         held = InPeriod(held, Numbered(moment, word))
     choices = () if held is None else ((held,),)
     return Carried(unit.key, choices, links, types, word, known.collated, _alias(stored.alias))
+
+
+def _is_reserved(column: Named) -> bool:
+    """Tells whether a name could hide a column that the kernel adds beside: dpduck_0 and so on are the language's."""
+    _, name = column
+    own = name in (UNIT_COLUMN, PERIOD_COLUMN) or name[len(RESERVED) :].isdigit()
+    return name.startswith(RESERVED) and not own
 
 
 def _alias(alias: str) -> frozenset[str]:
@@ -255,12 +283,14 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
     verified(left.aliases.isdisjoint(right.aliases), "two relations of one name")
     collated, aliases = left.collated or right.collated, left.aliases | right.aliases
     both = replace(left, types=types, collated=collated, aliases=aliases)
+    verified(not any(map(_is_reserved, types)), "a join of columns with names of the kernel's own")
     if not right.key:
         verified(left.key != "" and join.kind in _PUBLIC, "a join that keeps rows of a public table")
         _require_conditions([one for one in join.on if not isinstance(one, Lookup)], both)
         _require_columns([one for one in join.on if isinstance(one, Lookup)], both)
         verified(not (join.content or join.first), "a private table that is cut by keys of a public one")
         _require_columns(join.keys, right)
+        verified(not (collated and join.keys), "keys of a public table that a collation compares")
         return replace(both, types=left.types) if join.kind in LOOKING else both
     verified(join.kind in _PRIVATE and left.key == right.key, "a join of two kinds of units")
     verified(bool(left.choices and right.choices) and not collated, "a join of rows that are units, or of collations")
@@ -277,15 +307,20 @@ def _joined(left: Carried, join: Join, first: First, facts: Facts) -> Carried:
 
 
 def _require_cut(join: Join, side: Carried, first: First) -> None:
-    """Refuses a cut of a private table by columns that do not tell one unit: rows of others would have a say in it."""
-    alias = "" if isinstance(first, Grouped) else fold(first.alias)
-    verified(
-        all(fold(one.relation) == alias for one in (*join.keys, *join.content)), "a cut by another table's columns"
-    )
+    """Refuses a cut of a private table by columns that do not tell one unit, or not all of its rows apart."""
+    alias, cut = "" if isinstance(first, Grouped) else fold(first.alias), (*join.keys, *join.content)
+    verified(all(fold(one.relation) == alias for one in cut), "a cut by another table's columns")
+    alone = bool(join.copies) == bool(join.content) >= bool(join.keys)
+    verified(alone, "a cut of private rows by nothing of their own")
     own = any(named(one) in side.links for one in join.keys) or any(
         {named(part) for part in unit.parts} <= {named(one) for one in join.keys} for unit in _held_together(side)
     )
     verified(own or not join.content, "a table that is cut by columns of several units")
+    beside = (UNIT_COLUMN, PERIOD_COLUMN)
+    _require_columns([one for one in cut if fold(one.name) not in beside], side)
+    every = {name for relation, name in side.types if fold(relation) == alias} - set(beside)
+    whole = not join.content or every <= {fold(one.name) for one in join.content}
+    verified(whole, "a cut by less than all columns of a table")
 
 
 def _kept(kind: str, left: Carried, right: Carried, both: Carried) -> Carried:
@@ -380,10 +415,11 @@ def _of_relation(unit: Column, word: str) -> Expression:
     return InPeriod(unit, Column(unit.relation, PERIOD_COLUMN, NUMBER_TYPE)) if word else unit
 
 
-def _together(unit: Expression) -> tuple[str, ...]:
-    """Returns the names of the columns that hold a unit together, () of other units."""
+def _together(unit: Expression) -> tuple[tuple[str, str], ...]:
+    """Returns the columns that hold a unit together, by names and types, () of other units. Integers are alike."""
     held = held_in(unit)
-    return tuple(fold(one.name) for one in held.parts) if isinstance(held, Together) else ()
+    parts = held.parts if isinstance(held, Together) else ()
+    return tuple((fold(one.name), "" if sql_type(one.type_name).is_integer else one.type_name) for one in parts)
 
 
 def _shown_type(output: Expression) -> str:
@@ -401,6 +437,7 @@ def _require_names(names: Iterable[str], word: str) -> None:
         bare = unquoted(name)
         plain = name == bare and bare.isascii() and bare.isidentifier()
         verified(plain or name == quote_identifier(bare), "a name of a column that is more than a name")
+        verified(not _is_reserved(("", fold(bare))), "a name of the kernel's own")
         folded.append(fold(bare))
     verified(len(set(folded)) == len(folded), "two columns of one name")
 
@@ -408,6 +445,7 @@ def _require_names(names: Iterable[str], word: str) -> None:
 def _branch(branch: Branch, facts: Facts) -> Carried:
     found = carried_by(branch.source, facts)
     verified(branch.unit in found.units, "a UNION ALL without the unit of its rows")
+    _require_free(branch.unit, found)
     _require_columns([one for one, _ in branch.outputs], found)
     return found
 
@@ -415,8 +453,12 @@ def _branch(branch: Branch, facts: Facts) -> Carried:
 def _of_units(units: Units, facts: Facts) -> Carried:
     found = carried_by(units.source, facts)
     verified(units.unit in found.units, "rows grouped by something else than their unit")
+    _require_free(units.unit, found)
+    verified(not any(map(_is_reserved, found.types)), "rows of units with names of the kernel's own")
     _require_conditions(units.conditions, found)
     _require_columns([*(one for one, _ in units.outputs), *(one.value for one in units.operands)], found)
+    texts = any(one.type_name == "VARCHAR" for one in units.operands)
+    verified(not (found.collated and texts), "features of texts that a collation compares")
     names = [name for _, name in (*units.outputs, *units.counts)] + [one.name for one in units.features]
     _require_names(names, found.word)
     unit = Column(units.alias, UNIT_COLUMN, unit_type(units.unit))
@@ -472,6 +514,8 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
         for part, _ in nodes:
             verified(isinstance(part, Program) or not isinstance(part, Own), "SQL that nobody checked")
             verified(not isinstance(part, _NO_VALUES), "a node that is no expression here")
+            plain = all(isinstance(value, _FIELDS) for value in vars(part).values())
+            verified(plain, "a node that hides others")
             for column in part.columns:
                 verified(
                     carried.types.get(named(column)) == column.type_name,

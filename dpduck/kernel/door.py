@@ -234,7 +234,7 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
         raise InternalError("a job that says where its rows lie; nothing was charged")
     facts = read_facts(cursor, store, [table for job in jobs for table in every_table(job.source)])
     for job in jobs:
-        if require_carried(job.source, job.unit, job.periods, job.read, facts) != unit_key:
+        if require_carried(job.source, job.unit, job.periods, job.read, facts, job.conditions) != unit_key:
             raise InternalError("the asks and the charge disagree about the privacy unit; nothing was charged")
 
 
@@ -312,7 +312,10 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
     Norms and centres may differ: the job's own bounds follow from them.
     """
     job, known = job_of(scan.job), job_of(family.job)
-    bare, alike = ([replace(one, norm=0, centre=ZERO) for one in both.aggregates] for both in (job, known))
+    bare, alike = (
+        [[replace(one, norm=0, centre=ZERO) for one in listed] for listed in (both.aggregates, both.beside)]
+        for both in (job, known)
+    )
     same = replace(job, aggregates=known.aggregates) == known and bare == alike
     weighed = bool(job.levels) or all(one.norm for one in job.aggregates)
     if not same or not weighed or any(bound != scan.l1 for bound in job_bounds(scan)):

@@ -105,6 +105,10 @@ class Scan:
     squared: int | None = None
     attributes: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.tables or self.tables.start < 0 or self.tables.step != 1:
+            raise InternalError("a scan of no tables")
+
     def norms(self, numbers: int = 1) -> Norms:
         """Returns how far a unit moves so many numbers, each of them by l1 at most."""
         if numbers < 1:
@@ -159,10 +163,14 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
         if ask.noise is None or norms is None:
             charges.append(_repeated(ask.query.cost(ask), times))
         else:
+            if min(norms) < 0:
+                raise InternalError("answers that a unit moves by less than nothing")
             moved.append((ask.noise, (norms[0] * times, norms[1] * times, norms[2])))
     charges += [noise.cost(*norms) for noise, norms in by_noise(moved)]
     if not charges:
         raise InternalError("a release that asks nothing")
+    if any(min(charge.epsilon or ZERO, charge.rho, charge.delta) < 0 for charge in charges):
+        raise InternalError("an answer that costs less than nothing")
     return together(charges)
 
 

@@ -44,6 +44,7 @@ _CALENDARS = {
 _LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length", "BIT": "octet_length"}
 _APART = {"FLOAT": "BIT", "DOUBLE": "BIT", "INTERVAL": "VARCHAR"}
 _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)", re.ASCII)
+_ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _NARROW_DIGITS = 18
 
@@ -85,6 +86,11 @@ class SqlType:
     def is_integer(self) -> bool:
         """Tells whether values are whole numbers of at most 64 bits: eight types."""
         return 0 < self.bits <= 64
+
+    @property
+    def is_named(self) -> bool:
+        """Tells whether the name is one of DuckDB's and nothing else: SQL that a cast may be written with."""
+        return self.name in NAMES or self.digits > 0 or _ENUM.fullmatch(self.name) is not None
 
     @cached_property
     def is_signed(self) -> bool:

@@ -120,6 +120,12 @@ def joined(
     return Source(Stored(left, left), (Join(kind, right_rows, on, int(bool(cut)), cut, cut),))
 
 
+def joined_public(wards: Stored) -> Source:
+    """Visits with a public table."""
+    on = (equal(column("visit", "ward"), column("wards", "ward")),)
+    return Source(Stored("visit", "visit"), (Join("JOIN", Source(wards), on, 1, (column("wards", "ward"),)),))
+
+
 PATIENT, STAYED, SHOPPED = column("visit", "patient"), column("stay", "patient"), column("sale", "shop")
 BY_PATIENT, BY_WARD = equal(PATIENT, STAYED), equal(column("visit", "ward"), column("stay", "ward"))
 TESTED = Referenced(column("test", "visit"), (Step("visit", Column("test_1", "id", "INTEGER")),),
@@ -297,6 +303,27 @@ REFUSED: dict[str, tuple[Source, Expression | None, str]] = {
     "columns that are said to be cut": (
         replace(VISITS, cuts=(Cut(PATIENT, Fraction(0), Fraction(1), Fraction(1), 0, "random()", ""),)), PATIENT,
         "columns that no stored table holds",
+    ),
+    "a selection with one name twice": (
+        joined_public(Stored("wards", "wards", False, (("ward", "ward"), ("ward", "ward")))), PATIENT, "of one name",
+    ),
+    "a selection of no column": (
+        joined_public(Stored("wards", "wards", False, (("ward", "ward"), ("x", "nowhere")))), PATIENT, "of no columns",
+    ),
+    "a cut by one column": (
+        joined("visit", "stay", BY_PATIENT, kind="SEMI JOIN", cut=(STAYED,)), PATIENT, "less than all columns",
+    ),
+    "a cut of private rows as of public ones": (
+        Source(Stored("visit", "visit"), (Join("SEMI JOIN", STAYS, (BY_PATIENT,), 1000, (column("stay", "ward"),)),)),
+        PATIENT, "a cut of private rows by nothing",
+    ),
+    "a name of the kernel's own in a UNION ALL": (
+        Source(Union((Branch(VISITS, PATIENT, ((PATIENT, "dpduck_cut_0"),)),), "u")),
+        Column("u", UNIT_COLUMN, "INTEGER"), "a name of the kernel's own",
+    ),
+    "a list that hides SQL": (
+        replace(VISITS, filters=(Junction("AND", [Comparison(PATIENT, "=", Literal("number", "1"))]),)),  # type: ignore[arg-type]
+        PATIENT, "a node that hides others",
     ),
     "distinct private rows": (Source(Stored("visit", "visit", True, (), True)), PATIENT, "a selection of private"),
     "JOIN by a ward": (joined("visit", "stay", BY_WARD), PATIENT, "rows of two units"),

@@ -12,16 +12,21 @@ from numpy.typing import NDArray
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.price import Ask, Scan
+from dpduck.kernel.price import Ask, Scan, price
+from dpduck.kernel.queries.families import Choice, Families
+from dpduck.kernel.queries.keys import GroupBounds, Threshold
+from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import (
     CentredFactor,
     Factor,
+    Family,
     HadamardFactor,
     IdentityFactor,
     KroneckerQuery,
     MatrixFactor,
 )
-from dpduck.kernel.queries.tables import Table
+from dpduck.kernel.queries.quantiles import Quantiles
+from dpduck.kernel.queries.tables import Present, Table
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.privacy import Charge
@@ -113,8 +118,45 @@ def test_tables_of_several_aggregates_have_no_one_price() -> None:
     apart = job_of([2, 0, 1], 3)
     two = replace(apart, aggregates=apart.aggregates * 2)
     query = KroneckerQuery((0,), (IdentityFactor(3),))
-    for tables in (range(1), range(1, 2), range(0)):
+    for tables in (range(1), range(1, 2)):
         ask = Ask(Scan(two, 3, tables), Table(query), GAUSSIAN)
         require_paid([ask], Charge.concentrated(ask.cost.rho))
     with pytest.raises(InternalError, match="nothing was charged"):
         require_paid([Ask(Scan(two, 3, range(2)), Table(query), GAUSSIAN)], Charge.concentrated(Fraction(50)))
+
+
+def test_a_scan_of_no_tables_is_refused() -> None:
+    """Its bounds were compared with nothing, so that a unit of several rows was priced as one."""
+    for tables in (range(0), range(-1, 0), range(0, 2, 2)):
+        with pytest.raises(InternalError, match="a scan of no tables"):
+            Scan(job_of([2, 0, 1], 3), 1, tables)
+
+
+def test_no_answer_costs_less_than_nothing() -> None:
+    """It would pay for others: a limit below 0, and answers of a shape below 0 with the noise of others."""
+    dear = Ask(SCAN, Table(CELLS), GAUSSIAN)
+    cheap = Ask(SCAN, Within(Fraction(-1, 10), pure=False, kinds=()))
+    fewer = Ask(SCAN, Present(KroneckerQuery((0,), (IdentityFactor(-1),)), 2), GAUSSIAN)
+    centred = Ask(SCAN, Table(KroneckerQuery((0,), (CentredFactor(0),))), GAUSSIAN)
+    for one in (cheap, fewer, centred):
+        with pytest.raises(InternalError, match="less than nothing"):
+            price([dear, one])
+
+
+@pytest.mark.parametrize("least", [0, -1000])
+def test_groups_of_no_unit_are_not_published(least: int) -> None:
+    """Their threshold was lower by as many units, and delta was the same."""
+    with pytest.raises(InternalError, match="groups of no privacy unit"):
+        Threshold(GroupBounds(1, 1, 1, 5), least, 20, GAUSSIAN, 0, (), False)
+
+
+def test_choices_are_made_by_counts_alone() -> None:
+    """A sum is known modulo 2^64: its distance from an estimate moves by more than a unit adds."""
+    counted, each = job_of([2, 0, 1], 3), KroneckerQuery((), ())
+    choice = Choice(Families((Family((0,), (3,)),), whole=True), Fraction(1), pure=True)
+    quantiles = Quantiles(each, 3, 1, 1, Fraction(1), 0)
+    summed = replace(counted, aggregates=(adds("", "sum", "v", Fraction(0), Fraction(9), 9),))
+    for query in (choice, quantiles):
+        query.require(counted)
+        with pytest.raises(InternalError, match="numbers that are no counts"):
+            query.require(summed)

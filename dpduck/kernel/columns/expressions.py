@@ -193,6 +193,7 @@ def compares(column: Column, other: Operand) -> bool:
     """Tells whether DuckDB compares a column with another operand as both are stored."""
     if isinstance(other, Literal):
         return other.is_like(column.type_name)
+    require(isinstance(other, Column))
     own, theirs = sql_type(column.type_name), sql_type(other.type_name)
     return (own.is_integer and theirs.is_integer) or (own == theirs and own.is_comparable)
 

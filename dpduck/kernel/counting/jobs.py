@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.columns.expressions import Column, Comparison, Expression, Lookup, Own
+from dpduck.kernel.columns.expressions import Column, Comparison, Expression, Lookup, Own, Program
 from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.places.rows import LIVE, LiveRows
@@ -40,6 +40,11 @@ class Attribute:
     sources: tuple[int, ...]
     codes: NDArray[np.int64]
     size: int
+
+    def __post_init__(self) -> None:
+        self.codes.setflags(write=False)
+        if self.codes.size and not (self.codes.min() >= -1 and self.codes.max() < self.size):
+            raise InternalError("codes beyond the size of an attribute")
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,11 @@ class CountingJob:
             self._require_selectable()
         if self.digest is not None and (self.keys or self.groups or self.aggregates != (Contribution(),)):
             raise InternalError("groups of a unit where each value is one")
+        if any(isinstance(one, Program) for one in (*self.content, self.digest)):
+            raise InternalError("an order, or a digest, of an analyst's SQL")
+        if any(one.stepped or one.reach is not None for one in (*self.aggregates, *self.beside)):
+            raise InternalError("an aggregate that says what its values are")
+        self._require_codes()
         if self.together and (self.attributes or self.unit is None):
             raise InternalError("cells together that are told apart, or of no unit")
         if self.levels and (self.unit is None or len(self.aggregates) != 1 or self.aggregates[0].norm):
@@ -119,6 +129,16 @@ class CountingJob:
         if self.cell_key and not self._has_cell_key:
             raise InternalError("a unit with one row a cell, by a key that does not say so")
 
+    def _require_codes(self) -> None:
+        """Refuses attributes with other codes than of all combinations of their keys, and keys of no type of DuckDB."""
+        for one in self.attributes:
+            if one.codes.shape != tuple(self.keys[source].domain.size for source in one.sources):
+                raise InternalError("an attribute of other keys than those of the job")
+        for key in self.keys:
+            own = key.value.type_name if isinstance(key.value, Column) else ""
+            if key.domain.type_name != own and not sql_type(key.domain.type_name).is_named:
+                raise InternalError("a key of no type")
+
     def _require_selectable(self) -> None:
         """Refuses groups that are published by no number of units."""
         if not self.selected or self.groups < 1:
@@ -134,11 +154,16 @@ class CountingJob:
 
     @property
     def read(self) -> list[Expression]:
-        """Returns all that is read of a row, beside its source, its unit and its periods."""
-        beside = [*self.texts, *([] if self.digest is None else [self.digest])]
-        for one in (*self.aggregates, *self.beside):
-            beside += [part for part in (one.condition, one.value) if part is not None]
-        return [*self.filters, *self.content, *(key.value for key in self.keys), *beside]
+        """Returns all values that are read of a row, beside its source, its unit and its periods."""
+        values = [one.value for one in (*self.aggregates, *self.beside) if one.value is not None]
+        digest = [] if self.digest is None else [self.digest]
+        return [*self.content, *(key.value for key in self.keys), *self.texts, *digest, *values]
+
+    @property
+    def conditions(self) -> list[Expression]:
+        """Returns all conditions that are read of a row, beside those of its source."""
+        aggregates = (*self.aggregates, *self.beside)
+        return [*self.filters, *(one.condition for one in aggregates if one.condition is not None)]
 
     @property
     def unit_type(self) -> str:
@@ -290,8 +315,12 @@ def _is_key(condition: Expression, key: Column) -> bool:
     """
     own = sql_type(key.type_name)
     if isinstance(condition, Lookup):
+        if any(one.relation == key.relation for one in condition.value.columns):
+            return False
         return own.is_grouped_as_compared and condition.column == key
     if not isinstance(condition, Comparison) or condition.sign != "=" or condition.other != key:
+        return False
+    if condition.column.relation == key.relation:
         return False
     other = sql_type(condition.column.type_name)
     return own.is_grouped_as_compared and (own == other or (own.is_integer and other.is_integer))

@@ -23,7 +23,7 @@ from dpduck.kernel.noise.choice import exponential_choice, permute_and_flip
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.price import Ask, Query, Scan, pure
-from dpduck.kernel.queries.marginals import cells_of, exact_marginals
+from dpduck.kernel.queries.marginals import cells_of, exact_marginals, require_counts
 from dpduck.kernel.queries.operators import Family, Norms
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
@@ -89,6 +89,9 @@ class Choice(Query[int]):
             raise InternalError("a choice without chance")
         return pure(loss) if self.pure else Charge.concentrated(loss * loss / 8)
 
+    def require(self, job: object) -> None:
+        require_counts(job)
+
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:
         """Returns a candidate whose distance from its estimate, less its penalty, is nearly the largest."""
         if not isinstance(chosen, Guess):
@@ -96,7 +99,7 @@ class Choice(Query[int]):
         estimates, families = chosen.estimates, self.families
         exact, starts = family_answers(counts, families, ask.scan)
         fit = estimates.shape == exact.shape and chosen.allowed.any()
-        if not fit or np.abs(estimates).max() > LARGEST_ESTIMATE:
+        if not fit or not np.abs(estimates).max() <= LARGEST_ESTIMATE or np.isnan(chosen.penalties).any():
             raise InternalError("estimates are not of these candidates")
         if families.whole and float(np.add.reduceat(np.abs(estimates), starts[:-1]).max()) > LARGEST_ESTIMATE:
             raise InternalError("estimates of a marginal are too large for 64-bit scores")

@@ -125,6 +125,8 @@ class Threshold(Query[PublishedKeys]):
     def __post_init__(self) -> None:
         if self.beside and len(self.beside) != self.aggregates:
             raise InternalError("aggregates without their noise")
+        if self.least < 1:
+            raise InternalError("groups of no privacy unit")
 
     def of_aggregate(self, number: int) -> Beside:
         """Returns the noise and the norms of one aggregate of the job."""

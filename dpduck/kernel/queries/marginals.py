@@ -46,6 +46,13 @@ def require_values(job: object, values: int) -> None:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
+def require_counts(job: object) -> None:
+    """Refuses sums: taken modulo 2^64, they have no distance and no largest one."""
+    one = job_of(job).aggregates[0]
+    if one.value is not None and one.form != "valued":
+        raise InternalError("a choice by numbers that are no counts; nothing was charged")
+
+
 def by_value(counts: Hidden, scan: Scan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
     """Returns counts by cell, and the last attribute, which is none of the query's and has so many values."""
     require_cells(query)

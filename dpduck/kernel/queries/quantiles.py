@@ -11,7 +11,7 @@ from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.choice import exponential_choice
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.price import Ask, Query
-from dpduck.kernel.queries.marginals import by_value, exact_marginals, require_cells, require_values
+from dpduck.kernel.queries.marginals import by_value, exact_marginals, require_cells, require_counts, require_values
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.arrays import IntegerArray
@@ -58,6 +58,7 @@ class Quantiles(Query[IntegerArray]):
 
     def require(self, job: object) -> None:
         require_values(job, self.buckets)
+        require_counts(job)
 
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:
         cells, last = by_value(counts, ask.scan, self.query, self.buckets)

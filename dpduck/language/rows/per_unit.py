@@ -33,7 +33,7 @@ from dpduck.language.rows.sql import (
     unit_of,
     unit_sql,
 )
-from dpduck.language.rows.tree import MOST_NESTED, RowSource
+from dpduck.language.rows.tree import MOST_NESTED, RowSource, require_free_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import InternalError, Refusal
@@ -119,6 +119,8 @@ def _relation(
     *,
     windowed: bool,
 ) -> RowSource:
+    require_free_names((column.name for _, column in source.columns()), query)
+    require_free_names((output.column.name for output in outputs), query)
     names = [fold(output.column.name) for output in outputs]
     if source.nested >= MOST_NESTED:
         what = f"more than {MOST_NESTED} subqueries by privacy unit inside of each other are refused"

@@ -17,7 +17,14 @@ from dpduck.language.rows.facts import Column, PublicFacts, Rows
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.language.rows.moments import is_exactly, moment_of, moments_of
 from dpduck.language.rows.relation import PrivateRelation, comparable
-from dpduck.language.rows.tree import MOST_BRANCHES, MOST_FOUND, PrivateJoin, RowSource, equal_columns
+from dpduck.language.rows.tree import (
+    MOST_BRANCHES,
+    MOST_FOUND,
+    PrivateJoin,
+    RowSource,
+    equal_columns,
+    require_free_names,
+)
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
@@ -349,6 +356,9 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
         raise refusal(
             place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
         )
+    for one in (source, *source.all_branches):
+        if one.joins or one.first.parents or one.first.nested is not None:
+            require_free_names((column.name for _, column in one.columns()), place)
     tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
     public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)
     return Rows(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 from sqlglot import exp
 
-from dpduck.kernel.relations import Units
+from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Units
 from dpduck.language.rows.facts import Column, Policy, PrivateTable
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.language.rows.relation import PrivateRelation, comparable
@@ -17,6 +17,7 @@ from dpduck.language.rows.scope import Relation, Scope, base_column
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain
+from dpduck.values.quoting import fold
 
 MOST_COPIES, MOST_COPIES_OF_MANY = 1000, 30
 """Rows that joins with public tables may make of one, and where rows of a unit are joined with many of its rows: with
@@ -305,6 +306,20 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             f"one row may be multiplied {source.copies} times by the joins",
             f"joins on keys that repeat less, {most} times in all",
         )
+
+
+def require_free_names(names: Iterable[str], place: exp.Expr) -> None:
+    """Refuses names of columns that dpduck adds beside those of a statement."""
+    taken = next((name for name in names if is_reserved(name)), None)
+    if taken is not None:
+        raise refusal(place, f"{taken!r} is a name of dpduck's own", "another name for the column")
+
+
+def is_reserved(name: str) -> bool:
+    """Tells whether a name is dpduck's own. What a subquery makes of units is called dpduck_0, and so on."""
+    rest = fold(name).removeprefix("dpduck_")
+    made = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN)
+    return rest != fold(name) and not made
 
 
 def of_relation(relation: PrivateRelation) -> RowSource:

@@ -24,7 +24,7 @@ from dpduck.language.rows.sql import (
     stored_sql,
     unit_sql,
 )
-from dpduck.language.rows.tree import RowSource
+from dpduck.language.rows.tree import RowSource, require_free_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -110,6 +110,7 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
         columns = columns or found
         if [column.type_name for column in found] != [column.type_name for column in columns]:
             raise refusal(node, "the columns of UNION ALL differ in number or type", "the same types in every branch")
+    require_free_names((column.name for column in columns), nodes[0])
     names = [fold(column.name) for column in columns]
     taken = {UNIT_COLUMN} if branches[0].first.policy.unit.period is None else {UNIT_COLUMN, PERIOD_COLUMN}
     if len(set(names)) < len(names) or taken & set(names):

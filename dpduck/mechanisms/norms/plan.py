@@ -220,7 +220,7 @@ def part_of(uses: Sequence[Use], place: int, question: Question) -> Fraction:
 
 def _family(job: CountingJob, price: Fraction) -> Ask[None]:
     """Returns the family of asks of this job with norms, which are not known yet."""
-    return Ask(Scan(job, job.unit_bounds[0], range(0)), Within(price, pure=False, kinds=(Table,), weighed=True))
+    return Ask(Scan(job, job.unit_bounds[0]), Within(price, pure=False, kinds=(Table,), weighed=True))
 
 
 def at_norms(

@@ -132,6 +132,9 @@ def test_choices_are_made_at_the_rate_that_was_paid_for(pure: bool, monkeypatch:
     rate = Fraction(1, 7)
     choice = Choice(Families(POOL.families, whole=True), rate, pure)
     assert drawn(choice, counts, chosen=Guess(np.zeros(12), penalties, allowed)) == 3
+    for estimates, taken in ((np.full(12, np.nan), penalties), (np.zeros(12), np.full(4, np.nan))):
+        with pytest.raises(InternalError, match="estimates are not of these candidates"):
+            drawn(choice, counts, chosen=Guess(estimates, taken, allowed))
     name = "permute_and_flip" if pure else "exponential_choice"
     assert given == [(name, [10 * GRID, 8 * GRID], rate / GRID)]
     cost = price_of(choice, None)
