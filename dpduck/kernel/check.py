@@ -1,28 +1,9 @@
 """Verifies that the rows of a statement carry their privacy unit, against facts of the tables that they come of.
 
-Theorem. Let R be a source that is accepted here, R(D) its rows over a database D, and u a unit. Then R(D) is the
-disjoint union of parts R_u(D). Each is a function of the rows of u and of public tables. Without the rows of u just R_u
-is gone. Proof, by induction over the nodes:
-
-* Stored: the unit of a row is in its own columns, as the policy says. Or its reference finds one row of a parent by a
-  key, and so on to a policy that says columns. `_unit_of` attaches it, by facts. No claim of a statement decides it. By
-  periods the unit is a person and a period, and the row has the period of the column that the policy says. Rows of no
-  period that is read are left out there.
-* Conditions, and columns computed of one row: they keep a row, or drop it, by itself.
-* A join with a public table: each of its rows is one row of the other side, or of a unit, with rows that all know.
-* A join of private rows: both are of one unit where ON has an equality of linked columns. The statement must have it:
-  none is added here. Columns are linked where equal values of them tell one unit: the unit's own, a reference and the
-  key that it leads to, a key of one table twice. By periods ON also says that both are of one period. A row that an
-  outer join keeps alone has the unit of its own side.
-* A cut of a joined private table: rows are chosen among those of one key, and that key tells one unit. By periods they
-  are of one period, too (rows/held.cut_sql).
-* UNION ALL: of relations of one kind of unit; each row keeps its own.
-* Units: GROUP BY or PARTITION BY the unit of the rows inside, which is written by the kernel: a row is made of rows of
-  one unit. By periods it is by the person and the period.
-
-Everything else is refused: rows of SQL, other joins, tables without facts, columns of other types than they are stored
-with. Tables are named as facts name them, and columns and aliases are plain or quoted names. So no other text of a
-statement is in the kernel's SQL.
+docs/privacy.md, section 3, has the theorem, a rule for each node, and the proof. A function here is named by its node.
+Everything that no rule covers is refused: rows of SQL, other joins, tables without facts, and columns of other types
+than they are stored with. Tables are named as facts name them, and columns and aliases are plain or quoted names. So no
+other text of a statement is in the kernel's SQL.
 """
 
 from __future__ import annotations

@@ -1,33 +1,14 @@
 """Cuts the loss of a unit: if its counts are large, it counts for a part of itself, its weight (`weights_sql`).
 
-Let y be the integers that one unit adds to all cells of an aggregate, after MAX ROWS, conditions and domains. Let N be
-the aggregate's norm, a public whole number, and F = FULL. The unit has the weight
-
-    w(y) = some whole number from 0 to F with w^2 |y|^2 <= F^2 N, and F where |y|^2 <= N.
-
-Theorem. Two inputs that differ by all rows of one unit have tables that differ by d = w(y) y, with |d|^2 <= F^2 N.
-Proof. w is a function of the unit's own integers, so every other unit has the same weight in both inputs, and adds the
-same. The unit itself adds w(y) y. Its squared norm is w^2 |y|^2, which the rule bounds for every y.
-
-So Gaussian noise of parameter sigma^2 costs F^2 N / (2 sigma^2) of rho, whatever the most rows of a unit are. Answers
-are in parts of 1/F. Aggregates may share a weight, the smallest of theirs: it is within all their norms. Then the count
-and the sum of an average miss the same rows, and so do the squares of a variance.
-
-How the rule is kept. All is computed in whole numbers: a sum of doubles depends on the order of its parts, which other
-units decide. With g = `shift(N)` public, |y| of a cell is divided by 2^g and rounded up, and N by 4^g and rounded down:
-from sum(ceil(|y| / 2^g)^2) = s follows |y|^2 <= 4^g s. A first w comes from a root in doubles of s, and is one less
-where w^2 s is above F^2 floor(N / 4^g). Each number that is squared is cut at `ceiling(N)`: one that is there makes s
-so large that w is 0, as it would without the cut. So s stays below 2^63 for each cell, and no sum overflows.
+docs/privacy.md, section 5, has the theorem and its proof, and says how the rule is kept in whole numbers. Let y be the
+integers that one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a
+whole number from 0 to F with w^2 |y|^2 <= F^2 N, and F where |y|^2 <= N.
 
 Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
 the root of F^2 N to this sum.
 
 Of a unit that adds at most B in L1 no square and no product here is beyond 2^62 where B is at most `NARROW`: the sum of
 squares is at most B^2, and w^2 s is about F^2 N at most, or s where w is 1. Then BIGINT holds all that HUGEINT would.
-
-Units with few rows are counted whole without a look at their cells. A unit with n rows adds at most n times the bound
-of a row in L1, which is no less than |y|. So it has the weight F where (n bound)^2 <= N. Where the units with more rows
-are known (Crowds), or rows are counted by unit first, the rows of all others are added up as they are, times F.
 """
 
 from __future__ import annotations

@@ -1,38 +1,13 @@
-"""Integers to counts: the one constant stage, with no word of an analyst's in it. What one unit adds is a theorem here.
+"""Integers to counts: the one constant stage, with no word of an analyst in it.
 
-Rows come as integers: a cell, a flag and a number of steps for each aggregate, a unit and an order. They may be any
-integers, or NULL; a cell may be bytes. Let m be max_rows. A row takes part if its unit is not NULL and each of its
-cells is from 0 up to the capacity; its steps count as at least 0 and at most K (for a unit's sums: from -2^45 to
-2^45), and only if its flag is true. Of the rows of one unit that take part, those in its first C cells are kept where
-C is given and less than m, and of these the first m by (order, cells, flags, steps). The order of a unit's cells is a
-keyed hash of the unit and the cell, and then the cell itself.
-
-Theorem. Two inputs that differ by all rows of one unit have tables that differ by at most Contribution.unit_bound(m,
-cells) in all, absolutely, for each aggregate, and by no more in any one cell; they differ in at most min(C, m) cells,
-and in the number of units of each by 1.
-Proof. What is kept of a unit is a function of that unit's rows: the windows partition by unit, or sort by unit first,
-where a row's rank is at most m if and only if the row m places before it is none or another unit's; and ties are
-between rows that are alike in all that is used of them. So both inputs keep the same rows of every other unit, and
-tables are sums over kept rows (over units and cells, where bounds are by group). A unit's first C cells are a function
-of its own cells. A window by unit gives one number to all rows of a cell. So rows are kept in C cells at most, and m
-rows lie in m cells at most. The unit itself adds at most m rows, each to one cell, and each adds at most
-Contribution.bound there: 1 for counts; |low + k step| / u <= bound for 0 <= k <= K, and its square; for moments the
-Bernstein basis at k, which is not negative and adds up to K^d, plus K^d of `rest` only without a value. By group it
-adds in at most min(m, C, cells) cells, in each once, after clamping. Without a unit, m is the number of copies that
-public joins make of a row, which the join itself bounds. Sums are HUGEINT, taken modulo 2^64 afterwards: they neither
-overflow nor fail for any integers.
-
-Of other rows, the units with more than m rows may be known before (Crowds): a list of at least all these, found in the
-same transaction. Rows of a unit that is not on it are m at most, and all are kept, as by their rank. Those of a unit on
-it are ranked. So the same rows are kept, whatever else is on the list. With C, the list has the units with more than
-min(C, m) rows: all others are in no more cells than they have rows.
+docs/privacy.md, section 4, has the theorem of what one unit adds, and its proof. Rows come as integers: a cell, a flag
+and a number of steps for each aggregate, a unit and an order. They may be any integers, or NULL; a cell may be bytes.
 
 Prepared rows (Known) bring two more numbers, which are facts of their unit's rows alone, and NULL where the unit is: of
 those none is kept. OF_UNIT is at least the number of rows that the unit has here, so that of a unit with OF_UNIT <= m
 all rows are kept, m at most, without a rank. Where ORDER numbers a unit's rows from 1, each number once, and OPEN is 0,
-those with ORDER <= m are m at most; that they are the same rows as a rank would keep is said by `placed`, and is no
-matter of the guarantee. These facts are of the writer of these rows, which counts them again when they are written
-(places/twin_writer.miscounted_sql).
+those with ORDER <= m are m at most. That they are the same rows as a rank would keep is said by `placed`, and is no
+matter of the guarantee. The writer of these rows counts them again (places/twin_writer.miscounted_sql).
 """
 
 from __future__ import annotations

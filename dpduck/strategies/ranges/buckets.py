@@ -92,11 +92,6 @@ class BucketChoice:
         """Returns how many rows before or after the quantile an end of an interval is looked for."""
         return abs(self.shift) / (self.below + self.above)
 
-    @property
-    def rank_deviation(self) -> float:
-        """Returns the standard error of the value's rank where rows are many: that of a Laplace law."""
-        return sqrt(2) / float(self.rate * (self.below + self.above))
-
     def deviation(self, rows: float) -> float:
         """Returns the standard error of the value where so many rows lie evenly over the range, in its widths.
 
