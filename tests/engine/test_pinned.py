@@ -72,3 +72,16 @@ def test_an_earlier_store_answers_for_nothing(store: duckdb.DuckDBPyConnection, 
 def test_an_earlier_store_verifies(unpacked: Path) -> None:
     """The chain of the commit before is whole."""
     assert verify_store(unpacked / "clinic.duckdb") == 8
+
+
+def test_a_store_of_0_2_answers_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """62 statements of the corpus are answered as version 0.2 answered them. Nothing is charged, the chain is whole."""
+    shutil.unpack_archive(STORE.with_name("store_0_2.zip"), tmp_path)
+    (tmp_path / "clinic_private_secrets").chmod(0o600)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    kept = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))["answers"]
+    with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
+        charges = connection.execute(CHARGES).fetchall()
+        assert {text: answer(connection, text) for text in kept} == kept and len(kept) == 62
+        assert connection.execute(CHARGES).fetchall() == charges
+    assert verify_store(tmp_path / "clinic.duckdb") == 75
