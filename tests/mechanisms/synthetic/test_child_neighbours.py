@@ -93,5 +93,6 @@ def test_audit_of_child_tables(shop: Clinic, mechanism: str) -> None:
         for one in (PARENTS, CHILDREN)
     ]
     texts[1] += "WORKLOAD MARGINALS (2)"
-    found = list(audit(shop.con, texts, Settings(seconds=20)))
+    *found, alone = audit(shop.con, texts, Settings(seconds=20))
     assert len(found) == 4 and [one for one in found if one.broken or one.refused or not one.bounds] == []
+    assert (alone.mechanism, alone.broken, alone.refused) == ("additivity", False, "")
