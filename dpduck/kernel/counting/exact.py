@@ -51,7 +51,7 @@ DIGEST = ("dpduck_high", "dpduck_low")
 """The halves of a key's digest (MD5)."""
 
 LOW = "18446744073709551615"
-_KEY = "dpduck_key"
+_KEY, _GROUPS = "dpduck_key", "dpduck_groups"
 
 FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
 LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
@@ -94,10 +94,10 @@ def count_exactly(
 
     workers: where processes for an analyst's expressions come from; None for some of its own.
     """
-    job, totals = pregrouped(job)
-    reading = read_job(job)
-    if totals is not None:
-        return counts_of(reading, reader.columns(cursor, pregrouped_sql(reading, totals), reading.parameters))
+    grouped = pregrouped(job)
+    reading = read_job(grouped or job)
+    if grouped is not None:
+        return counts_of(reading, reader.columns(cursor, pregrouped_sql(reading), reading.parameters))
     with counting_cells(cursor, reading, bounding_key, workers) as (sql, second, given):
         return counts_of(reading, reader.columns(second, sql, given))
 
@@ -292,30 +292,29 @@ def job_sql(job: CountingJob) -> str:
     return _stage(reading, rows_of(reading))
 
 
-def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
-    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with the column of their rows.
+def pregrouped(job: CountingJob) -> CountingJob | None:
+    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with their numbers of rows.
 
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
-    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
+    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY. None where a
+    job is no such count.
     """
     plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
-    listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
-    if not plain or not listed or len(listed) < len(job.keys):
-        return job, None
-    if any(len(domain.values) <= binning.MOST_POSITIONS for domain in listed):
-        return job, None
+    domains = [key.domain for key in job.keys]
+    long = (isinstance(one, ValueDomain) and len(one.values) > binning.MOST_POSITIONS for one in domains)
+    if not (plain and domains and all(long)):
+        return None
     scan = scan_of(job)
     if scan.moved or scan.stages or not all(map(_is_read, job.keys)):
-        return job, None
-    names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
+        return None
+    names = [f"{GROUP}{number}" for number in range(len(job.keys))]
     columns = ", ".join(f"{_by_bytes(key)} AS {name}" for key, name in zip(job.keys, names, strict=True))
     rows = (
         f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{where_sql(scan.where)} GROUP BY {', '.join(names)}"
     )
-    keys = tuple(replace(key, value=Own((f"dpduck_groups.{name}",))) for key, name in zip(job.keys, names, strict=True))
-    source = Source(Grouped(f"({rows}) AS dpduck_groups"))
-    grouped = replace(job, source=source, filters=(), keys=keys, periods=None)
-    return grouped, f"dpduck_groups.{ROWS}"
+    keys = tuple(replace(key, value=Own((f"{_GROUPS}.{name}",))) for key, name in zip(job.keys, names, strict=True))
+    source = Source(Grouped(f"({rows}) AS {_GROUPS}"))
+    return replace(job, source=source, filters=(), keys=keys, periods=None)
 
 
 def _by_bytes(key: KeyColumn) -> str:
@@ -326,10 +325,11 @@ def _by_bytes(key: KeyColumn) -> str:
     return f'{key.value.sql} COLLATE "binary"' if type_name == "VARCHAR" else key.value.sql
 
 
-def pregrouped_sql(reading: Reading, rows: str) -> str:
+def pregrouped_sql(reading: Reading) -> str:
     """Returns one row per occupied group, as of other jobs, from groups with their numbers of rows."""
     groups = ", ".join(f"{key.group_sql} AS {_cell(number)}" for number, key in enumerate(reading.keys))
-    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {reading.scan.from_sql}{where_sql(_inside(reading.keys, True))}"
+    rows = f"{reading.scan.from_sql}{where_sql(_inside(reading.keys, True))}"
+    found = f"SELECT {groups}, {_GROUPS}.{ROWS} AS {ROWS} FROM {rows}"
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
 
 
@@ -375,7 +375,7 @@ def merged_rows(reading: Reading, rows: str) -> str:
         return rows
     inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
     columns = [
-        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {_merged(number)}"
+        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {GROUP}{number}"
         for number, one in enumerate(reading.job.attributes)
     ]
     return f"SELECT {', '.join(columns)}, * EXCLUDE ({', '.join(cells)}) FROM ({rows})"
@@ -397,11 +397,7 @@ def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
 
 def merged_cells(job: CountingJob) -> dict[str, int | None]:
     """Returns the columns of the attributes' codes, with their capacities."""
-    return {_merged(number): one.size for number, one in enumerate(job.attributes)}
-
-
-def _merged(number: int) -> str:
-    return f"{GROUP}{number}"
+    return {f"{GROUP}{number}": one.size for number, one in enumerate(job.attributes)}
 
 
 def text_names(job: CountingJob) -> dict[str, Expression]:

@@ -122,15 +122,13 @@ _POURED = "dpduck_poured"
 
 def _sent_rows(layout: Layout) -> str:
     listed = []
-    for name, type_name in layout.columns:
-        whole = f'"r0".{quoted(name)}'
-        sql = _no_longer(whole, type_name) if name in layout.links else _cut(whole, type_name)
-        listed.append(f"{sent_sql(sql, type_name)} AS {quoted(name)}")
+    for name, type_name in _named(layout):
+        whole = layout.held.sql if name == PERSON and layout.held is not None else f'"r0".{name}'
+        uncut = name == PERSON or name in map(quoted, layout.links)
+        sql = _no_longer(whole, type_name) if uncut else _cut(whole, type_name)
+        listed.append(f"{sent_sql(sql, type_name)} AS {name}")
     if layout.held is not None:
         listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
-    if layout.held is not None and quoted(layout.unit) == PERSON:
-        unit = _no_longer(layout.held.sql, layout.unit_type)
-        listed.append(f"{sent_sql(unit, layout.unit_type)} AS {PERSON}")
     return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
 
 
@@ -158,7 +156,6 @@ def _bytes(value: str, type_name: str) -> str:
 
 def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
     typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _named(layout)]
-    typed += [f"CAST({PERSON} AS {layout.unit_type}) AS {PERSON}"] if quoted(layout.unit) == PERSON else []
     typed += [_ORDER] if layout.held is not None else []
     codes = []
     for number, (column, domain) in enumerate(layout.domains):
@@ -235,7 +232,6 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
     told = {one.name: (place, one) for place, one in enumerate(_told(layout), start=1)}
     parameters.update({one.parameter: texts_parameter(one.values) for _, one in told.values()})
     read = [_read(name, *told[name]) if name in told else name for name, _ in _named(layout)]
-    read += [PERSON] if quoted(layout.unit) == PERSON else []
     last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
     return f"SELECT {', '.join([*read, *_cut_columns(layout), *last])} FROM ({rows}) AS t"
 
@@ -305,5 +301,6 @@ def miscounted_sql(twin_sql: str) -> str:
 
 
 def _named(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL, with their types."""
-    return [(quoted(name), type_name) for name, type_name in layout.columns]
+    """Returns the columns in SQL, with their types, and the unit where it stands beside them."""
+    person = [(PERSON, layout.unit_type)] if quoted(layout.unit) == PERSON else []
+    return [*((quoted(name), type_name) for name, type_name in layout.columns), *person]

@@ -14,25 +14,17 @@ from dpduck.kernel.contributions import UNIT, Contribution, Known, order_sql
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.relations import EXTENDING, Source, Stored, Union, most_copies, repeats
 from dpduck.kernel.rows.held import hashed_sql
-from dpduck.kernel.rows.placed import Stage, placed
+from dpduck.kernel.rows.placed import Placed, placed
 from dpduck.kernel.units import REFERENCE, ROWS, Referenced, Together, lookup_sql, period_of, person_of
 from dpduck.kernel.worker.program import Division, longest_lookup, longest_read, longest_repeated
 from dpduck.values.sqltypes import sql_type
 
 
 @dataclass(frozen=True)
-class Scan:
-    """The rows of a job, divided: FROM and WHERE that the database reads, conditions that a worker decides.
+class Scan(Placed):
+    """The rows of a job, divided: what the database reads, and conditions that a worker decides."""
 
-    order: of a unit's rows.
-    """
-
-    job: CountingJob = field(repr=False)
-    from_sql: str
-    where: tuple[str, ...]
-    moved: tuple[Expression, ...]
-    stages: tuple[Stage, ...]
-    order: str
+    job: CountingJob = field(kw_only=True, repr=False)
 
     @property
     def unit(self) -> Expression | None:
@@ -72,7 +64,9 @@ class Scan:
 
     def ordering(self) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded, but for the unit."""
-        return self.job.place.ordering(self.order)
+        content = [hashed_sql(one.sql, one.type_name if isinstance(one, Column) else "") for one in self.job.content]
+        order = self.order[0] if len(self.order) == 1 else order_sql(self.order or content)
+        return self.job.place.ordering(order)
 
     @property
     def bounding(self) -> list[str]:
@@ -104,9 +98,7 @@ def scan_of(job: CountingJob) -> Scan:
         job.source, job.filters, copied=copied, joined=isinstance(person_of(job.unit), Referenced), read=_read(job),
         content=job.content if ordered else (), periods=job.periods,
     )  # fmt: skip
-    content = [hashed_sql(one.sql, one.type_name if isinstance(one, Column) else "") for one in job.content]
-    order = found.order[0] if len(found.order) == 1 else order_sql(found.order or content)
-    return Scan(job, found.from_sql, found.where, found.moved, found.stages, order)
+    return Scan(found.from_sql, found.where, found.moved, found.stages, found.order, job=job)
 
 
 def _read(job: CountingJob) -> list[Expression]:
