@@ -76,11 +76,6 @@ class Reading:
     labels: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     @property
-    def short(self) -> dict[str, str]:
-        """Returns the columns of short texts."""
-        return {binning.label_name(position): text for position, text in self.labels.items()}
-
-    @property
     def parameters(self) -> dict[str, ParameterValue]:
         """Returns labels and edges of the keys that the database reads."""
         read = [key for key, here in zip(self.keys, self.here, strict=True) if here]
@@ -155,7 +150,7 @@ def _read_in_engine(
         most = job.max_rows, job.groups or None, _group_codes(reading)
         return cut_sql(rows, cells_of(reading), job.aggregates, *most)
 
-    by_parts = job.unit is not None and is_row_by_row(job)
+    by_parts = job.unit is not None and is_row_by_row(job, engine.private)
     parts = Parts(partial(cell_rows, reading), cut, partial(_stage, reading)) if by_parts else None
     key = None if by_parts or job.unit is None else key_integer(bounding_key)
     with (
@@ -245,9 +240,10 @@ def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
     outputs |= {name: Output("bytes", text) for name, text in text_names(job).items() if not text.plain}
     alone = all(here) and not outputs and not scan.moved
     written = job.place.codes if alone else frozenset[Expression]()
-    read = [one and key.value not in written for one, key in zip(here, job.keys, strict=True)]
     made = isinstance(job.source.first, Grouped)  # of SQL in which texts are short already
-    labels = {} if made else binning.short_labels(job.keys, read)
+    read = [one and not made and key.value not in written for one, key in zip(here, job.keys, strict=True)]
+    listed = [at for at, key in enumerate(job.keys) if read[at] and binning.is_long_list(key)]
+    labels = {at: binning.short_label(job.keys[at]) for at in listed}
     named = [
         replace(key, value=Own((binning.label_name(at),))) if at in labels else key for at, key in enumerate(job.keys)
     ]
@@ -347,10 +343,17 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
 
 
 def known_units(reading: Reading) -> Known:
-    """Returns what is known of the units of a job's rows."""
-    coded = not reading.job.selected and reading.job.digest is None
-    keys = [key.value for key in reading.job.keys]
-    return reading.scan.known(keys if coded else None, reading.division.needed)
+    """Returns what is known of the units of a job's rows.
+
+    Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes of
+    domains.
+    """
+    job, scan, worker = reading.job, reading.scan, reading.division.needed
+    joined, coded = bool(job.source.joins), not job.selected and job.digest is None
+    # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
+    once = worker or (joined and bool(scan.where))
+    free = coded and not (scan.where or scan.moved or scan.stages or joined or worker)
+    return job.place.known(once, [key.value for key in job.keys] if free else None)
 
 
 def cells_of(reading: Reading) -> dict[str, int | None]:
@@ -446,7 +449,8 @@ def rows_of(reading: Reading) -> str:
     here = [position for position, read in enumerate(reading.here) if read and position not in reading.labels]
     conditions = [*_inside([reading.keys[position] for position in here], exactly), *_short_texts(reading)]
     early = {name: sql for name, sql in cells.items() if name not in late}
-    rows = rows_sql(scan, {**early, **reading.short, **columns}, conditions, division)
+    short = {binning.label_name(position): text for position, text in reading.labels.items()}
+    rows = rows_sql(scan, {**early, **short, **columns}, conditions, division)
     travelling = [*scan.bounding, *division.inputs()]
     if late:  # short texts become codes
         listed = ", ".join([*(f"{cells[name]} AS {name}" for name in late), *early, *columns, *travelling])

@@ -46,6 +46,7 @@ class EngineRows(LiveRows):
 
     @property
     def private(self) -> frozenset[str]:
+        """Returns the private tables that have these rows."""
         return frozenset(table.sql for table in self.tables if table.rows is None)
 
 

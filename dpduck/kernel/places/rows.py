@@ -28,11 +28,6 @@ class LiveRows:
     codes: frozenset[Expression] = field(default=frozenset(), kw_only=True)
     repeats: bool = field(default=True, kw_only=True)
 
-    @property
-    def private(self) -> frozenset[str]:
-        """Returns the private tables whose rows lie in an engine."""
-        return frozenset()
-
     def ordering(self, order: str) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
         return {ORDER: order}

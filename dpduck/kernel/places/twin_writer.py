@@ -124,34 +124,24 @@ def _sent_rows(layout: Layout) -> str:
     listed = []
     for name, type_name in _named(layout):
         whole = layout.held.sql if name == PERSON and layout.held is not None else f'"r0".{name}'
-        uncut = name == PERSON or name in map(quoted, layout.links)
-        sql = _no_longer(whole, type_name) if uncut else _cut(whole, type_name)
+        sql = _short(whole, type_name, cut=name != PERSON and name not in map(quoted, layout.links))
         listed.append(f"{sent_sql(sql, type_name)} AS {name}")
     if layout.held is not None:
         listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
     return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
 
 
-def _cut(value: str, type_name: str) -> str:
+def _short(value: str, type_name: str, *, cut: bool) -> str:
     """Returns a text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
 
     Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
+    cut: whether a longer one is cut. A text by which units are found or told apart is not; a longer one finds nobody.
     """
     if not sql_type(type_name).is_shortened:
         return value
     begin = f"left({value}, {LONGEST_TEXT + 1})" if type_name == "VARCHAR" else f"{value}[:{LONGEST_TEXT + 1}]"
-    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} ELSE {begin} END"
-
-
-def _no_longer(value: str, type_name: str) -> str:
-    """Returns a text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
-    if not sql_type(type_name).is_shortened:
-        return value
-    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} END"
-
-
-def _bytes(value: str, type_name: str) -> str:
-    return f"{sql_type(type_name).length_function}({value})"
+    length = f"{sql_type(type_name).length_function}({value})"
+    return f"CASE WHEN {length} <= {LONGEST_TEXT} THEN {value}{f' ELSE {begin}' if cut else ''} END"
 
 
 def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:

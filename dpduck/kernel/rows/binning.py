@@ -7,7 +7,7 @@ outside it, however many, cost no memory. Which form is fastest was measured (be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -180,11 +180,6 @@ def is_long_list(key: KeyColumn) -> bool:
     """Tells whether a key's texts are looked up in a subquery."""
     domain = key.domain
     return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
-
-
-def short_labels(keys: Sequence[KeyColumn], read: Sequence[bool]) -> dict[int, str]:
-    """Returns the short texts of the keys that are read and looked up in a subquery, by position."""
-    return {place: short_label(key) for place, key in enumerate(keys) if read[place] and is_long_list(key)}
 
 
 def label_name(position: int) -> str:

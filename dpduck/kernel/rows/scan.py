@@ -1,4 +1,4 @@
-"""Rows of a scan: what is read of each by the database's process, and how the worker's answers are put beside it."""
+"""Rows of a scan: what the database's process reads of each, with its privacy unit and the order of a unit's rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Column, Expression
 from dpduck.kernel.columns.periods import paired_sql
 from dpduck.kernel.columns.stored import instant_sql, shortened_sql, text_sql
-from dpduck.kernel.contributions import UNIT, Contribution, Known, order_sql
+from dpduck.kernel.contributions import UNIT, Contribution, order_sql
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.relations import EXTENDING, Source, Stored, Union, most_copies, repeats
 from dpduck.kernel.rows.held import hashed_sql
@@ -48,19 +48,6 @@ class Scan(Placed):
     def longest_lookup(self) -> int:
         """Returns bytes that a text may have that is looked up among a public table's keys; see LONGEST_KEY."""
         return longest_lookup(most_copies(self.job.source), repeats(self.job.source))
-
-    def known(self, keys: Sequence[Expression] | None, worker: bool) -> Known:
-        """Returns what is known of the units of rows that are grouped by these keys. worker: whether one answers for
-        rows.
-
-        Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes
-        of domains; keys: None where anything else may leave out rows.
-        """
-        # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
-        joined = bool(self.job.source.joins)
-        once = worker or (joined and bool(self.where))
-        free = not (self.where or self.moved or self.stages or joined or worker)
-        return self.job.place.known(once, keys if free else None)
 
     def ordering(self) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded, but for the unit."""
@@ -109,9 +96,8 @@ def _read(job: CountingJob) -> list[Expression]:
     return found
 
 
-def is_row_by_row(job: CountingJob) -> bool:
-    """Tells of an engine's rows whether each comes of one private row, and of no other one."""
-    private = job.place.private
+def is_row_by_row(job: CountingJob, private: frozenset[str]) -> bool:
+    """Tells whether each row of a job comes of one row of these private tables, and of no other one."""
     return not isinstance(person_of(job.unit), Referenced) and _firsts(job.source, private) == private
 
 
