@@ -119,7 +119,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(autouse=True)
 def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pool of worker processes for all databases of a test run: each would start its own, a quarter of a second."""
-    for module in ("dpduck.engine.engine", "dpduck.kernel.rows.scan"):
+    for module in ("dpduck.engine.engine", "dpduck.kernel.counting.exact"):
         monkeypatch.setattr(f"{module}.Workers", shared_workers)
 
 

@@ -28,16 +28,6 @@ COLUMNS = (
     ("unit", "BIGINT"), ("whole", "BIGINT"), ("real", "DOUBLE"), ("exact", "DECIMAL(9,2)"), ("text", "VARCHAR"),
     ("day", "DATE"), ("moment", "TIMESTAMP"), ("flag", "BOOLEAN"),
 )  # fmt: skip
-_ARROW = (
-    pa.int64(),
-    pa.int64(),
-    pa.float64(),
-    pa.decimal128(9, 2),
-    pa.string(),
-    pa.date32(),
-    pa.timestamp("us"),
-    pa.bool_(),
-)
 _ROWS: tuple[tuple[Any, ...], ...] = (
     (1, 2**63 - 1, float("nan"), Decimal("1.25"), "o\u0308", date(1, 1, 1), datetime(1, 1, 1), True),
     (2, -(2**63), float("inf"), Decimal("-0.01"), "ö ", date(9999, 12, 31), datetime(9999, 12, 31), False),
@@ -53,8 +43,8 @@ def probed(engine: SparkEngine, workers: Workers) -> SparkEngine:
     """Returns the engine, once it has counted as it must; a Refusal says what it did instead."""
     table = Sent(("dpduck_probe", "main", "probe"), COLUMNS)
     crowd = tuple((6, number % 7, 0.5, Decimal("1.00"), "x", None, None, True) for number in range(ROWS_OF_ONE))
-    by_column = zip(zip(*_ROWS, *crowd, strict=True), _ARROW, COLUMNS, strict=True)
-    rows = pa.table({name: pa.array(values, kind) for values, kind, (name, _) in by_column})
+    by_column = zip(COLUMNS, zip(*_ROWS, *crowd, strict=True), strict=True)
+    rows = pa.table({name: pa.array(values) for (name, _), values in by_column})  # of the types of COLUMNS
     order = _order(table)
     nothing, expected = (carried_out(order, [one], workers) for one in (rows.slice(0, 0), rows))
     place = Place("", COLUMNS, "unit")

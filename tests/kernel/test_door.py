@@ -146,7 +146,7 @@ def test_rows_of_another_unit_are_not_opened(rows: CountingJob, unit: str) -> No
 def test_a_job_does_not_say_where_its_rows_lie() -> None:
     """What is stored beside prepared rows is believed: a place says it, and no statement."""
     vault = Vault()
-    for place in (NumberedRows("1", "0", "1", frozenset()), EngineRows((), lambda order: ())):
+    for place in (NumberedRows("1", "0", "1"), EngineRows((), lambda order: ())):
         ask = total(4, scan_of(2, replace(JOB, place=place)))
         with pytest.raises(InternalError, match="where its rows lie; nothing was charged"), vault.open([ask]):
             pytest.fail("opened")

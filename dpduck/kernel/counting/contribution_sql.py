@@ -138,11 +138,11 @@ def _square(number: int) -> str:
     return f"CAST({value(number)} AS BIGINT) * {value(number)}"
 
 
-def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
-    """Writes the sums for each cell, over rows, or over units that were added up by `by_unit`."""
+def by_cell(aggregates: Sequence[Contribution], units: bool, *, weighed: bool = False) -> list[str]:
+    """Writes the sums for each cell, over rows, or over units that were added up by `by_unit`. weighed: see below."""
     columns: list[str] = []
     for number, aggregate in enumerate(aggregates):
-        added = units and not aggregate.per_group
+        added = weighed or (units and not aggregate.per_group)
         if aggregate.form == "count":
             columns.append(_total(f"dpduck_rows_{number}") if added else _rows(aggregate, number))
             continue
@@ -161,14 +161,7 @@ def by_cell(aggregates: Sequence[Contribution], units: bool) -> list[str]:
 
 def by_weighed_cell(aggregates: Sequence[Contribution]) -> list[str]:
     """Writes the sums for each cell over units, whose columns have been multiplied by weights: those of `by_cell`."""
-    columns: list[str] = []
-    for number, aggregate in enumerate(aggregates):
-        columns.append(_total(f"dpduck_rows_{number}"))
-        if aggregate.form != "count":
-            columns += [_total(f"dpduck_valued_{number}"), *_limbs(f"sum(dpduck_sum_{number})")]
-        if aggregate.has_squares:
-            columns += _limbs(f"sum(dpduck_squares_{number})")
-    return columns
+    return by_cell(aggregates, True, weighed=True)
 
 
 def _total(column: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -24,22 +24,25 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Own
 from dpduck.kernel.columns.keys import KeyText
-from dpduck.kernel.contributions import KEY, Contribution, Crowds, key_integer
+from dpduck.kernel.contributions import KEY, UNIT_HASH, Contribution, Crowds, Known, key_integer
 from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.loss import light_rows
-from dpduck.kernel.places.engine import Parts
-from dpduck.kernel.relations import Grouped, Source
-from dpduck.kernel.rows import binning, reader
+from dpduck.kernel.places.engine import EngineRows, Parts, counted_in_engine
+from dpduck.kernel.places.rows import LIVE
+from dpduck.kernel.relations import Grouped, Source, Stored, most_copies
+from dpduck.kernel.rows import binning, crowds, reader
 from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
-from dpduck.kernel.rows.scan import Ranked, Scan, counted, rows_sql, scan_of
+from dpduck.kernel.rows.scan import Scan, is_row_by_row, rows_sql, scan_of
 from dpduck.kernel.stage import cells_sql, cut_sql, stage_sql
-from dpduck.kernel.units import ROWS
-from dpduck.kernel.worker.program import LONGEST_REPEATED, Division, Output
+from dpduck.kernel.units import ROWS, Referenced, period_of
+from dpduck.kernel.worker.answered import Asking, answered
+from dpduck.kernel.worker.program import LONGEST_REPEATED, Division, Output, staged
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError
+from dpduck.values.sqltypes import sql_type
 
 GROUP = "dpduck_group_"
 """How the names of the columns of attributes and private texts begin."""
@@ -48,7 +51,7 @@ DIGEST = ("dpduck_high", "dpduck_low")
 """The halves of a key's digest (MD5)."""
 
 LOW = "18446744073709551615"
-_KEY = "dpduck_key"
+_KEY, _GROUPS = "dpduck_key", "dpduck_groups"
 
 FEW_GROUPS = 1 << 17  # below this, groups outside the domain cost less than filtering every row exactly
 LARGEST_WORD = 1 << 62  # of a packed integer, with room for rows that the filters will drop
@@ -60,7 +63,8 @@ Column = NDArray[np.integer]
 class Reading:
     """A job as it is read: its scan, what the worker computes, and how each key becomes a code.
 
-    here: which keys the database reads itself. labels: of those that are looked up in a subquery, their short texts.
+    here: which keys the database reads itself. packed: whether keys are packed into integers: where rows are sorted or
+    travel, narrow ones pay. labels: of the keys that are looked up in a subquery, their short texts.
     """
 
     job: CountingJob
@@ -68,12 +72,8 @@ class Reading:
     keys: tuple[KeyReading, ...]
     here: tuple[bool, ...]
     division: Division
+    packed: bool
     labels: Mapping[int, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def short(self) -> dict[str, str]:
-        """Returns the columns of short texts."""
-        return {binning.label_name(position): text for position, text in self.labels.items()}
 
     @property
     def parameters(self) -> dict[str, ParameterValue]:
@@ -89,13 +89,10 @@ def count_exactly(
 
     workers: where processes for an analyst's expressions come from; None for some of its own.
     """
-    job, totals = pregrouped(job)
-    reading = read_job(job)
-    if totals is not None:
-        sql = pregrouped_sql(job, reading.keys, totals)
-        return counts_of(reading, reader.columns(cursor, sql, reading.parameters))
-    if not _packed(reading) and not reading.scan.stages:
-        return counts_of(reading, reader.columns(cursor, unbounded_sql(reading), reading.parameters))
+    grouped = pregrouped(job)
+    reading = read_job(grouped or job)
+    if grouped is not None:
+        return counts_of(reading, reader.columns(cursor, pregrouped_sql(reading), reading.parameters))
     with counting_cells(cursor, reading, bounding_key, workers) as (sql, second, given):
         return counts_of(reading, reader.columns(second, sql, given))
 
@@ -108,33 +105,107 @@ def counting_cells(
     job = reading.job
     bounded = job.unit is not None and 0 < job.groups < job.max_rows
     again = {KEY: key_integer(bounding_key)} if bounded else {}
+    if isinstance(job.place, EngineRows):
+        with _read_in_engine(cursor, job.place, reading, bounding_key, workers, again) as (added, second):
+            yield added, second, {}
+        return
+    with read_rows(cursor, reading, bounding_key, workers) as (rows, second, own):
+        given = {**own, **again}
+        found = None if reading.division.needed else _find_crowds(second, reading, given)
+        try:
+            yield _stage(reading, cell_rows(reading, rows), found), second, given
+        finally:
+            if found is not None and found.table:
+                second.unregister(found.table)
 
-    def stage(rows: str, crowds: Crowds | None) -> str:
-        if not _packed(reading):
-            return unbounded_sql(reading)
-        if crowds is not None and crowds.table:
-            crowds = replace(crowds, rows_sql=cell_rows(reading, crowds.rows_sql))
-        return _stage(reading, cell_rows(reading, rows), crowds)
+
+@contextmanager
+def read_rows(
+    cursor: duckdb.DuckDBPyConnection, reading: Reading, bounding_key: bytes, workers: Workers | None
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
+    """Lends SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
+    with (
+        _askings(reading, bounding_key, workers) as (stages, asking, own),
+        answered(cursor, stages, asking, own) as (second, given),
+    ):
+        yield asking.answered_sql, second, given
+
+
+@contextmanager
+def _read_in_engine(
+    cursor: duckdb.DuckDBPyConnection,
+    engine: EngineRows,
+    reading: Reading,
+    bounding_key: bytes,
+    workers: Workers | None,
+    given: Mapping[str, object],
+) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
+    """Lends SQL of one row per occupied cell of an engine's rows, and the cursor that reads it. given: parameters."""
+    job = reading.job
+
+    def stage(rows: str) -> str:
+        return _stage(reading, cell_rows(reading, rows))
 
     def cut(rows: str) -> tuple[str, str]:
         most = job.max_rows, job.groups or None, _group_codes(reading)
         return cut_sql(rows, cells_of(reading), job.aggregates, *most)
 
-    parts = Parts(partial(cell_rows, reading), cut, partial(_stage, reading))
-    parameters = rows_parameters(reading, bounding_key)
-    with counted(
-        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage, again, parts,
-        texts=bool(job.texts), ranked=_ranked(reading),
-    ) as found:  # fmt: skip
+    by_parts = job.unit is not None and is_row_by_row(job, engine.private)
+    parts = Parts(partial(cell_rows, reading), cut, partial(_stage, reading)) if by_parts else None
+    key = None if by_parts or job.unit is None else key_integer(bounding_key)
+    with (
+        _askings(reading, bounding_key, workers) as (stages, asking, own),
+        counted_in_engine(cursor, engine, stages, asking, stage, given, own, parts, key) as found,
+    ):
         yield found
 
 
-def rows_parameters(reading: Reading, bounding_key: bytes) -> dict[str, object]:
-    """Returns the parameters of a job's rows: labels, edges, and the key of a unit's order."""
-    parameters: dict[str, object] = dict(reading.parameters)
-    if reading.job.unit is not None and not reading.job.place.is_numbered:
+@contextmanager
+def _askings(
+    reading: Reading, bounding_key: bytes, workers: Workers | None
+) -> Iterator[tuple[list[Asking], Asking, Workers]]:
+    """Lends what is asked of single tables beforehand, what is asked of a job's rows, and who answers."""
+    job, scan = reading.job, reading.scan
+    rows, parameters = rows_of(reading), dict[str, object](reading.parameters)
+    if job.unit is not None and not job.place.is_numbered:
         parameters[KEY] = key_integer(bounding_key)
-    return parameters
+    longer = bool(job.texts) or (job.unit is not None and not sql_type(job.unit_type).has_fixed_size)
+    with nullcontext(workers) if workers is not None else closing(Workers()) as own:
+        stages = [staged(one, own, scan.longest_lookup) for one in scan.stages]
+        yield stages, reading.division.asking(rows, parameters, longer), own
+
+
+def _find_crowds(
+    cursor: duckdb.DuckDBPyConnection, reading: Reading, parameters: Mapping[str, object]
+) -> Crowds | None:
+    """Returns the units whose rows may have to be ranked, or weighed. None: these units are not told apart.
+
+    They are looked for where rows are those of one table, which can be read twice.
+    """
+    job, scan, source, unit = reading.job, reading.scan, reading.job.source, reading.scan.unit
+    weighed = any(one.norm for one in job.aggregates)
+    if job.levels or (job.selected and (weighed or job.groups < job.max_rows)):
+        return None
+    few = min([job.max_rows, *([job.groups] if job.groups else [light_rows(job.aggregates)] if weighed else [])])
+    joined = source.joins or isinstance(unit, Referenced) or scan.stages or job.place != LIVE
+    if not few or unit is None or joined or period_of(job.unit) is not None:
+        return None
+    if not sql_type(job.unit_type).has_one_hash or not isinstance(source.first, Stored):
+        return None
+    stored, count = source.first, crowds.rows_of(cursor, source.first.sql)
+    if not count:
+        return None
+    if scan.where:
+        first = replace(stored, table=crowds.sampled_sql(stored.table, count))
+        sampled = scan_of(replace(job, source=replace(source, first=first)))
+        if not crowds.are_many(cursor, sampled.units_sql, count, parameters):
+            return None
+    crowded = crowds.put_crowds(cursor, scan.units_sql, count, few, parameters)
+    if not crowded:
+        return None if crowded is None else Crowds()
+    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON hash({unit.sql}) = {UNIT_HASH}"
+    rows = rows_of(replace(reading, scan=replace(scan, from_sql=theirs)))
+    return Crowds(crowds.CROWDS, cell_rows(reading, rows))
 
 
 def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
@@ -143,23 +214,15 @@ def counts_of(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
         return ExactCounts((levels,), units[None, :], (job.levels + 1,), job.unit_bounds)
-    if job.together:
-        return ExactCounts((), np.array(tables_from(job.aggregates, columns), np.int64), (), job.unit_bounds)
-    if any(one.norm for one in job.aggregates) and job.merges:
-        keys, sizes = len(job.attributes), tuple(one.size for one in job.attributes)
-        merged = tuple(np.ma.getdata(column).astype(np.int64) for column in columns[:keys])
-        tables = np.array(tables_from(job.aggregates, columns[keys:]), np.int64)
-        return ExactCounts(merged, tables, sizes, job.unit_bounds)
-    if _packed(reading):
-        return counts_of_packed(reading, columns)
+    first = 0 if job.together else len(cells_of(reading))
+    tables = np.array(tables_from(job.aggregates, columns[first:]), np.int64)
+    if job.together or job.merges:
+        coordinates = tuple(np.ma.getdata(column).astype(np.int64) for column in columns[:first])
+        return ExactCounts(coordinates, tables, tuple(one.size for one in job.attributes), job.unit_bounds)
+    if reading.packed:
+        return _exact_counts(job, _unpacked(reading, columns), tables)
     codes = [_codes(key, column) for key, column in zip(reading.keys, columns, strict=False)]
-    return _exact_counts(job, codes, np.array(tables_from(job.aggregates, columns[len(codes) :]), dtype=np.int64))
-
-
-def counts_of_packed(reading: Reading, columns: Sequence[Column]) -> ExactCounts:
-    """Returns exact counts from the columns of stage.cells_sql over packed keys."""
-    codes, keys = _unpacked(reading, columns), len(_words(reading))
-    return _exact_counts(reading.job, codes, np.array(tables_from(reading.job.aggregates, columns[keys:]), np.int64))
+    return _exact_counts(job, codes, tables)
 
 
 def key_slot_sql(reading: Reading, position: int) -> str:
@@ -169,17 +232,18 @@ def key_slot_sql(reading: Reading, position: int) -> str:
     return f"({_cell(word[0])} // {weight}) % {reading.keys[position].slots}"
 
 
-def read_job(job: CountingJob) -> Reading:
-    """Divides a job between the database and a worker."""
+def read_job(job: CountingJob, *, packed: bool = False) -> Reading:
+    """Divides a job between the database and a worker. packed: whether keys are packed, whatever pays."""
     scan = scan_of(job)
     here = tuple(_is_read(key) for key in job.keys)
     outputs = worker_outputs(job, scan)
     outputs |= {name: Output("bytes", text) for name, text in text_names(job).items() if not text.plain}
     alone = all(here) and not outputs and not scan.moved
     written = job.place.codes if alone else frozenset[Expression]()
-    read = [one and key.value not in written for one, key in zip(here, job.keys, strict=True)]
     made = isinstance(job.source.first, Grouped)  # of SQL in which texts are short already
-    labels = {} if made else binning.short_labels(job.keys, read)
+    read = [one and not made and key.value not in written for one, key in zip(here, job.keys, strict=True)]
+    listed = [at for at, key in enumerate(job.keys) if read[at] and binning.is_long_list(key)]
+    labels = {at: binning.short_label(job.keys[at]) for at in listed}
     named = [
         replace(key, value=Own((binning.label_name(at),))) if at in labels else key for at, key in enumerate(job.keys)
     ]
@@ -196,8 +260,10 @@ def read_job(job: CountingJob) -> Reading:
                 "integer", key.value, f"CASE WHEN {inside} THEN {slot} END" if inside else slot
             )
             parameters.update(computed.parameters)
-    division = Division(outputs, scan.moved, parameters, scan.copies, len(job.texts))
-    return Reading(job, scan, keys, here, division, labels)
+    division = Division(outputs, scan.moved, parameters, most_copies(job.source), len(job.texts))
+    packed = packed or job.selected or job.digest is not None or job.unit is not None
+    packed = packed or division.needed or job.place.in_engine
+    return Reading(job, scan, keys, here, division, packed, labels)
 
 
 def worker_outputs(job: CountingJob, scan: Scan) -> dict[str, Output]:
@@ -216,43 +282,35 @@ def _is_read(key: KeyColumn) -> bool:
     return key.value.is_narrow if isinstance(key.value, Double) else key.value.plain
 
 
-def _packed(reading: Reading) -> bool:
-    """Tells whether keys are packed into integers: where rows are sorted or travel, narrow ones pay."""
-    job = reading.job
-    private = job.selected or job.digest is not None
-    return private or job.unit is not None or reading.division.needed or job.place.in_engine
-
-
 def job_sql(job: CountingJob) -> str:
     """Returns the one query that runs over private rows where no worker is needed."""
     reading = read_job(job)
-    return _stage(reading, packed_rows(reading)) if _packed(reading) else unbounded_sql(reading)
+    return _stage(reading, rows_of(reading))
 
 
-def pregrouped(job: CountingJob) -> tuple[CountingJob, str | None]:
-    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with the column of their rows.
+def pregrouped(job: CountingJob) -> CountingJob | None:
+    """Rewrites a count by long lists of labels as a job over DuckDB's own groups, with their numbers of rows.
 
     Labels are then looked up once for each group, not for each row: 144 million rows by two lists of 3,220 labels took
-    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY.
+    three times DuckDB's GROUP BY otherwise. Values outside the lists make groups too, as in any GROUP BY. None where a
+    job is no such count.
     """
     plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
-    listed = [key.domain for key in job.keys if isinstance(key.domain, ValueDomain)]
-    if not plain or not listed or len(listed) < len(job.keys):
-        return job, None
-    if any(len(domain.values) <= binning.MOST_POSITIONS for domain in listed):
-        return job, None
+    domains = [key.domain for key in job.keys]
+    long = (isinstance(one, ValueDomain) and len(one.values) > binning.MOST_POSITIONS for one in domains)
+    if not (plain and domains and all(long)):
+        return None
     scan = scan_of(job)
     if scan.moved or scan.stages or not all(map(_is_read, job.keys)):
-        return job, None
-    names = [f"dpduck_group_{number}" for number in range(len(job.keys))]
+        return None
+    names = [f"{GROUP}{number}" for number in range(len(job.keys))]
     columns = ", ".join(f"{_by_bytes(key)} AS {name}" for key, name in zip(job.keys, names, strict=True))
     rows = (
         f"SELECT {columns}, count(*) AS {ROWS} FROM {scan.from_sql}{where_sql(scan.where)} GROUP BY {', '.join(names)}"
     )
-    keys = tuple(replace(key, value=Own((f"dpduck_groups.{name}",))) for key, name in zip(job.keys, names, strict=True))
-    source = Source(Grouped(f"({rows}) AS dpduck_groups"))
-    grouped = replace(job, source=source, filters=(), keys=keys, periods=None)
-    return grouped, f"dpduck_groups.{ROWS}"
+    keys = tuple(replace(key, value=Own((f"{_GROUPS}.{name}",))) for key, name in zip(job.keys, names, strict=True))
+    source = Source(Grouped(f"({rows}) AS {_GROUPS}"))
+    return replace(job, source=source, filters=(), keys=keys, periods=None)
 
 
 def _by_bytes(key: KeyColumn) -> str:
@@ -263,35 +321,39 @@ def _by_bytes(key: KeyColumn) -> str:
     return f'{key.value.sql} COLLATE "binary"' if type_name == "VARCHAR" else key.value.sql
 
 
-def pregrouped_sql(job: CountingJob, readings: Sequence[KeyReading], rows: str) -> str:
-    """Returns one row per occupied group, as of unbounded_sql, from groups with their numbers of rows."""
-    groups = ", ".join(f"{reading.group_sql} AS {_cell(number)}" for number, reading in enumerate(readings))
-    from_sql = scan_of(job).from_sql
-    found = f"SELECT {groups}, {rows} AS {ROWS} FROM {from_sql}{where_sql(_inside(readings, True))}"
+def pregrouped_sql(reading: Reading) -> str:
+    """Returns one row per occupied group, as of other jobs, from groups with their numbers of rows."""
+    groups = ", ".join(f"{key.group_sql} AS {_cell(number)}" for number, key in enumerate(reading.keys))
+    rows = f"{reading.scan.from_sql}{where_sql(_inside(reading.keys, True))}"
+    found = f"SELECT {groups}, {_GROUPS}.{ROWS} AS {ROWS} FROM {rows}"
     return f"SELECT * EXCLUDE ({ROWS}), CAST(sum({ROWS}) AS BIGINT) FROM ({found}) GROUP BY ALL"
-
-
-def _ranked(reading: Reading) -> Ranked | None:
-    """Returns the rows of the units that may have to be ranked, or weighed. None: these units are not told apart."""
-    job, weighed = reading.job, any(one.norm for one in reading.job.aggregates)
-    few = light_rows(job.aggregates) if weighed else None
-    few = min(job.groups, job.max_rows) if job.groups else few
-    if job.levels or few == 0 or (job.selected and (weighed or job.groups < job.max_rows)):
-        return None
-    return Ranked(job, lambda scan: packed_rows(replace(reading, scan=scan)), few)
 
 
 def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
     """Returns the constant stage over rows of cells."""
-    job = reading.job
+    job, cells = reading.job, cells_of(reading)
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
-    coded = not job.selected and job.digest is None
-    known = reading.scan.known([key.value for key in job.keys] if coded else None, reading.division.needed)
-    most, cells = None if job.unit is None else job.max_rows, cells_of(reading)
+    if not reading.packed:
+        return cells_sql(rows, list(cells), job.aggregates)
+    most, known = None if job.unit is None else job.max_rows, known_units(reading)
     levels = (job.levels, job.spread) if job.levels else None
     groups, codes = job.groups or None, _group_codes(reading)
     return stage_sql(rows, cells, job.aggregates, most, groups, known, crowds, levels, codes, job.together)
+
+
+def known_units(reading: Reading) -> Known:
+    """Returns what is known of the units of a job's rows.
+
+    Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes of
+    domains.
+    """
+    job, scan, worker = reading.job, reading.scan, reading.division.needed
+    joined, coded = bool(job.source.joins), not job.selected and job.digest is None
+    # two joins take longer than to hold what one leaves, where conditions can be expected to leave few rows of many
+    once = worker or (joined and bool(scan.where))
+    free = coded and not (scan.where or scan.moved or scan.stages or joined or worker)
+    return job.place.known(once, [key.value for key in job.keys] if free else None)
 
 
 def cells_of(reading: Reading) -> dict[str, int | None]:
@@ -301,7 +363,7 @@ def cells_of(reading: Reading) -> dict[str, int | None]:
         return dict.fromkeys(DIGEST)
     if job.selected or job.merges:
         return merged_cells(job) | dict.fromkeys(text_names(job))
-    return packed_cells(reading)
+    return packed_cells(reading) if reading.packed else dict.fromkeys(map(_cell, range(len(reading.keys))))
 
 
 def cell_rows(reading: Reading, rows: str) -> str:
@@ -316,7 +378,7 @@ def merged_rows(reading: Reading, rows: str) -> str:
         return rows
     inside = " AND ".join(f"{cell} BETWEEN 0 AND {int(size or 0) - 1}" for cell, size in cells.items())
     columns = [
-        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {_merged(number)}"
+        f"CASE WHEN {inside} THEN {_attribute_sql(reading, one)} END AS {GROUP}{number}"
         for number, one in enumerate(reading.job.attributes)
     ]
     return f"SELECT {', '.join(columns)}, * EXCLUDE ({', '.join(cells)}) FROM ({rows})"
@@ -338,11 +400,7 @@ def _attribute_sql(reading: Reading, attribute: Attribute) -> str:
 
 def merged_cells(job: CountingJob) -> dict[str, int | None]:
     """Returns the columns of the attributes' codes, with their capacities."""
-    return {_merged(number): one.size for number, one in enumerate(job.attributes)}
-
-
-def _merged(number: int) -> str:
-    return f"{GROUP}{number}"
+    return {f"{GROUP}{number}": one.size for number, one in enumerate(job.attributes)}
 
 
 def text_names(job: CountingJob) -> dict[str, Expression]:
@@ -373,30 +431,37 @@ def packed_cells(reading: Reading) -> dict[str, int | None]:
     return {_cell(word[0]): prod(reading.keys[position].slots for position in word) for word in _words(reading)}
 
 
-def packed_rows(reading: Reading) -> str:
+def rows_of(reading: Reading) -> str:
     """Returns rows of integers, but for what the worker computes, whose inputs are there in its place.
 
-    Here packing pays: rows are narrow when they are sorted. Rows outside a domain are dropped before bounding.
+    Packing pays where rows are sorted or travel: they are narrow then. Rows outside a domain are dropped before
+    bounding. Elsewhere rows are grouped by the columns themselves, or by a position in the list of labels. That is as
+    fast as DuckDB's own query; packing several keys into one integer is not.
     """
-    job, division = reading.job, reading.division
-    words = [word for word in _words(reading) if reading.here[word[0]]]
-    cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
-    own, private = own_aggregates(job, reading.scan, division), _private_keys(reading)
-    columns = {**row_columns(own), **private}
-    late = {_cell(position) for position in reading.labels}
+    job, scan, division = reading.job, reading.scan, reading.division
+    cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
+    if reading.packed:
+        words = [word for word in _words(reading) if reading.here[word[0]]]
+        cells = {_cell(word[0]): _word_sql(reading.keys, word) for word in words}
+    exactly = reading.packed or prod(key.slots for key in reading.keys) > FEW_GROUPS
+    own, private = own_aggregates(job, scan, division), _private_keys(reading)
+    columns, late = {**row_columns(own), **private}, [_cell(position) for position in reading.labels]
     here = [position for position, read in enumerate(reading.here) if read and position not in reading.labels]
-    conditions = [*_inside([reading.keys[position] for position in here], True), *_short_texts(reading)]
+    conditions = [*_inside([reading.keys[position] for position in here], exactly), *_short_texts(reading)]
     early = {name: sql for name, sql in cells.items() if name not in late}
-    rows = rows_sql(reading.scan, {**early, **reading.short, **columns}, conditions, division)
-    if late:
-        kept = [*early, *columns, *reading.scan.bounding, *division.inputs()]
-        rows = _looked_up(reading, {name: cells[name] for name in late}, kept, rows, True)
+    short = {binning.label_name(position): text for position, text in reading.labels.items()}
+    rows = rows_sql(scan, {**early, **short, **columns}, conditions, division)
+    travelling = [*scan.bounding, *division.inputs()]
+    if late:  # short texts become codes
+        listed = ", ".join([*(f"{cells[name]} AS {name}" for name in late), *early, *columns, *travelling])
+        inside = _inside([reading.keys[position] for position in reading.labels], exactly)
+        rows = f"SELECT {listed} FROM ({rows}){where_sql(inside)}"
     if job.digest is not None:  # before rows travel: 128 bits would be a double
         high, low = DIGEST
         halves = f"CAST({_KEY} >> 64 AS UBIGINT) AS {high}, CAST({_KEY} & {LOW} AS UBIGINT) AS {low}"
         rows = f"SELECT {halves}, * EXCLUDE ({_KEY}) FROM ({rows}){where_sql([f'{_KEY} IS NOT NULL'])}"
         private = dict.fromkeys(DIGEST, "")
-    return steps_sql(own, rows, [*cells, *private, *reading.scan.bounding, *division.inputs()])
+    return steps_sql(own, rows, [*cells, *private, *travelling])
 
 
 def _private_keys(reading: Reading) -> dict[str, str]:
@@ -430,13 +495,6 @@ def _short_key(key: KeyText | Own, scan: Scan) -> str:
     return f"CASE WHEN {length} <= {longest} THEN {key.sql} END"
 
 
-def _looked_up(reading: Reading, cells: Mapping[str, str], kept: Sequence[str], rows: str, exactly: bool) -> str:
-    """Returns rows whose short texts have become codes, without those outside of a domain."""
-    listed = ", ".join([*(f"{sql} AS {name}" for name, sql in cells.items()), *kept])
-    inside = _inside([reading.keys[position] for position in reading.labels], exactly)
-    return f"SELECT {listed} FROM ({rows}){where_sql(inside)}"
-
-
 def own_aggregates(job: CountingJob, scan: Scan, division: Division) -> list[Contribution]:
     """Returns the aggregates without what the worker computes of them, with numbers as the database computes them."""
     outputs = division.outputs
@@ -456,27 +514,6 @@ def _own(aggregate: Contribution, scan: Scan) -> Contribution:
     if held:
         return replace(aggregate, value=Own((held,)), stepped=True)
     return replace(aggregate, value=Own((number.sql,)), reach=None if scan.unit is None else number.reach)
-
-
-def unbounded_sql(reading: Reading) -> str:
-    """Returns one row per occupied group: a column per key, then those of the aggregates.
-
-    Grouping by the columns themselves, or by a position in the list of labels, is as fast as DuckDB's own query;
-    packing several keys into one integer is not.
-    """
-    job, scan, nothing = reading.job, reading.scan, Division({}, ())
-    if any(aggregate.per_group for aggregate in job.aggregates):
-        raise InternalError("contributions by group need a privacy unit")
-    exactly = prod(key.slots for key in reading.keys) > FEW_GROUPS
-    groups = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
-    own = own_aggregates(job, scan, nothing)
-    late = {_cell(position): groups[_cell(position)] for position in reading.labels}
-    early = {name: sql for name, sql in groups.items() if name not in late}
-    inside = _inside([key for place, key in enumerate(reading.keys) if place not in reading.labels], exactly)
-    rows = rows_sql(scan, {**early, **reading.short, **row_columns(own)}, inside, nothing)
-    if late:
-        rows = _looked_up(reading, late, [*early, *row_columns(own)], rows, exactly)
-    return cells_sql(steps_sql(own, rows, list(groups)), list(groups), job.aggregates)
 
 
 def _cell(number: int) -> str:

@@ -20,9 +20,9 @@ from dataclasses import replace
 
 import duckdb
 
-from dpduck.kernel.contributions import UNIT, Contribution, Crowds
+from dpduck.kernel.contributions import UNIT, Contribution
 from dpduck.kernel.counting.contribution_sql import by_weighed_cell
-from dpduck.kernel.counting.exact import Reading, counts_of, packed_cells, packed_rows, read_job, rows_parameters
+from dpduck.kernel.counting.exact import Reading, counts_of, known_units, packed_cells, read_job, read_rows
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.loss import (
@@ -38,7 +38,6 @@ from dpduck.kernel.loss import (
     weights_sql,
 )
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.scan import counted
 from dpduck.kernel.stage import total_name, unit_cells_sql
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.privacy import ZERO
@@ -79,18 +78,12 @@ class UnitCells:
     def _put_cells(self, rows: CountingJob) -> Reading:
         """Puts what each unit adds to each cell into a table."""
         reading = read_job(rows)
-        known = reading.scan.known([key.value for key in rows.keys], reading.division.needed)
         cells, parts = packed_cells(reading), rows.aggregates
         listed = ", ".join([*cells, UNIT, *(name for number, one in enumerate(parts) for name in _stored(one, number))])
-
-        def stage(sql: str, crowds: Crowds | None) -> str:
-            return f"SELECT {listed} FROM ({unit_cells_sql(sql, cells, parts, rows.max_rows, known)})"
-
-        parameters = rows_parameters(reading, self._bounding_key)
-        with counted(
-            self._cursor, reading.scan, packed_rows(reading), parameters, reading.division, self._workers, stage
-        ) as (sql, second, given):
-            made = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
+        made = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
+        with read_rows(self._cursor, reading, self._bounding_key, self._workers) as (read, second, given):
+            added = unit_cells_sql(read, cells, parts, rows.max_rows, known_units(reading))
+            sql = f"SELECT {listed} FROM ({added})"
             if second is self._cursor:
                 reader.run(self._cursor, made + sql, given)
             else:

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
-from dpduck.kernel.contributions import KEY, UNIT, Contribution, Crowds, key_integer
+from dpduck.kernel.contributions import UNIT, Contribution
 from dpduck.kernel.counting.contribution_sql import LIMB
-from dpduck.kernel.counting.exact import merged_cells, merged_rows, packed_cells, packed_rows, read_job
+from dpduck.kernel.counting.exact import known_units, merged_cells, merged_rows, packed_cells, read_job, read_rows
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.scan import counted
 from dpduck.kernel.stage import stage_sql, total_name
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import FloatArray
@@ -50,24 +49,14 @@ def facts_of_units(
     if job.unit is None or job.place.in_engine or any(one.norm for one in job.aggregates):
         raise InternalError("facts of no units")
     reading = read_job(job)
-    parameters: dict[str, object] = dict(reading.parameters)
-    if not job.place.is_numbered:
-        parameters[KEY] = key_integer(bounding_key)
-    known = reading.scan.known([key.value for key in job.keys], reading.division.needed)
-
-    def stage(rows: str, crowds: Crowds | None) -> str:
-        if not job.tells_keys_apart and job.attributes:
-            rows, own = merged_rows(reading, rows), merged_cells(job)
-        else:
-            own = packed_cells(reading)
-        cells = {**own, OWNER: None}
-        owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({rows})"
-        return _by_unit_sql(stage_sql(owned, cells, job.aggregates, job.max_rows, known=known), job.aggregates)
-
-    with counted(
-        cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage
-    ) as (sql, second, given):  # fmt: skip
-        columns = [np.ma.getdata(column).astype(float) for column in reader.columns(second, sql, given)]
+    with read_rows(cursor, reading, bounding_key, workers) as (rows, second, given):
+        merged = not job.tells_keys_apart and bool(job.attributes)
+        cells = merged_cells(job) if merged else packed_cells(reading)
+        owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({merged_rows(reading, rows) if merged else rows})"
+        known = known_units(reading)
+        stage = stage_sql(owned, {**cells, OWNER: None}, job.aggregates, job.max_rows, known=known)
+        found = reader.columns(second, _by_unit_sql(stage, job.aggregates), given)
+    columns = [np.ma.getdata(column).astype(float) for column in found]
     return UnitFacts(np.array(columns[::2]), np.array(columns[1::2]))
 
 

@@ -46,6 +46,7 @@ class EngineRows(LiveRows):
 
     @property
     def private(self) -> frozenset[str]:
+        """Returns the private tables that have these rows."""
         return frozenset(table.sql for table in self.tables if table.rows is None)
 
 
@@ -145,18 +146,10 @@ def added(
 
 def _carried(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Table]:
     """Returns what tasks say, which begins when it is asked for; whatever fails has the reader's one text."""
-    found: Iterator[pa.Table] | None = None
-    while True:
-        part, failed = None, False
-        try:
-            found = iter(carry(order)) if found is None else found
-            part = next(found, None)
-        except Exception:  # whatever it says could quote data
-            failed = True
-        if failed or (part is not None and part.schema != schema):
-            raise InternalError(reader.FAILED)  # outside the handler: the engine's error is not even its context
-        if part is None:
-            return
+    found = reader.tried(lambda: iter(carry(order)), Exception)
+    while (part := reader.tried(lambda: next(found, None), Exception)) is not None:  # what it says could quote data
+        if part.schema != schema:
+            raise InternalError(reader.FAILED)
         yield part
 
 

@@ -21,7 +21,7 @@ from dpduck.kernel.places.labels import Ask, Declared, asked_of_labels, coded_co
 from dpduck.kernel.places.place import Opened, Place
 from dpduck.kernel.places.rows import LIVE, LiveRows, NumberedRows
 from dpduck.kernel.places.twin_writer import CODE, NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_type
-from dpduck.kernel.relations import Branch, First, Grouped, Source, Stored, Units, adds_nulls, tables_of
+from dpduck.kernel.relations import First, Grouped, Source, Stored, Units, adds_nulls, tables_of
 from dpduck.kernel.units import Referenced, Together
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.domain import Domain, ValueDomain
@@ -56,9 +56,10 @@ class PreparedTable:
             return Together(tuple(Column(alias, name, kind) for name, kind in self.together))
         return None if self.unit is None else Column(alias, self.unit, self.unit_type)
 
-    def code(self, alias: str, number: int) -> Column:
-        """Returns the column with the codes of its n-th domain, under an alias."""
-        return Column(alias, CODE.format(number), code_type(self.codes[number][1]))
+    def codes_of(self, alias: str) -> list[tuple[str, Column, Domain]]:
+        """Lists its DOMAIN columns under an alias: the name of each, the column with its codes, and the domain."""
+        listed = enumerate(self.codes)
+        return [(name, Column(alias, CODE.format(n), code_type(domain)), domain) for n, (name, domain) in listed]
 
 
 Beside = Callable[
@@ -107,52 +108,84 @@ def over_prepared(
 
     tables, public: by the names in SQL of the tables that they stand for. ask: of labels, in place of rows.
     """
-    known, source = _tables(job.source, tables), job.source
-    unit = _held(job.unit, known)
-    keys = tuple(_coded(key, known, source) for key in job.keys)
-    inside = frozenset() if adds_nulls(source) else frozenset(one for key in keys for one in key.value.columns)
-    coder = _Coder(source, known, inside, ask)
-    source = replace(_renamed(coder.source(source), tables, public, ask), cuts=_cuts(known))
+    over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
+    level = _Level(job.source, over)
+    known, unit = level.known, level.held(job.unit)
+    keys = tuple(map(level.key, job.keys))
+    if not level.adds_nulls:
+        level.inside = frozenset(one for key in keys for one in key.value.columns)
+    source = replace(level.rows(), cuts=_cuts(known))
     first = "" if isinstance(source.first, Grouped) else source.first.alias
     place: LiveRows = LIVE
     if unit is not None and first in known and unit == known[first].unit_of(first) and _once(source):
-        codes = frozenset[Expression](known[first].code(first, number) for number in range(len(known[first].codes)))
+        codes = frozenset[Expression](code for _, code, _ in known[first].codes_of(first))
         crowded = job.max_rows < known[first].max_rows
         rows_sql, open_sql, order_sql = (f"{quote_identifier(first)}.{one}" for one in (ROWS_OF_UNIT, OPEN_ROWS, PLACE))
-        place = NumberedRows(rows_sql, open_sql, order_sql, codes, crowded)
+        place = NumberedRows(rows_sql, open_sql, order_sql, codes=codes, repeats=crowded)
         if not 0 < job.groups < job.max_rows:  # fewer groups are chosen by a hash of the unit itself
             unit = Own((f"{quote_identifier(first)}.{NUMBER}",), "BIGINT")
     return replace(
         job,
         source=source,
-        filters=tuple(map(coder.condition, job.filters)),
+        filters=tuple(map(level.condition, job.filters)),
         keys=keys,
-        aggregates=tuple(map(coder.aggregate, job.aggregates)),
-        beside=tuple(map(coder.aggregate, job.beside)),
+        aggregates=tuple(map(level.aggregate, job.aggregates)),
+        beside=tuple(map(level.aggregate, job.beside)),
         unit=unit,
         place=place,
         cell_key=(),  # of the table itself; the door has compared bounds before
     )
 
 
-class _Coder:
-    """Puts codes in the place of declared columns, in the conditions of one level of a statement.
+@dataclass(frozen=True)
+class _Over:
+    """The tables that stand for others. names: their names by those of the others. ask: of labels, in place of rows."""
 
-    inside: codes of which rows outside of a domain are left out anyway.
+    names: Mapping[str, str]
+    tables: Mapping[str, PreparedTable]
+    ask: Ask
+
+
+class _Level:
+    """One level of a statement over prepared tables, with codes in the place of declared columns.
+
+    known: the prepared tables that it reads itself, by their aliases. inside: codes of which rows outside of a domain
+    are left out anyway.
     """
 
-    def __init__(self, source: Source, known: Mapping[str, PreparedTable], inside: frozenset[Column], ask: Ask) -> None:
-        self._known, self._inside, self._ask, self._nulls = known, inside, ask, adds_nulls(source)
+    def __init__(self, source: Source, over: _Over) -> None:
+        self._source, self._over, self.adds_nulls = source, over, adds_nulls(source)
+        self.known = {one.alias: over.tables[one.table] for one in tables_of(source) if one.table in over.tables}
+        self.inside = frozenset[Column]()
         self._coded: dict[Expression, Expression] = {}
+
+    def held(self, unit: Expression | None) -> Expression | None:
+        """Returns a unit as prepared rows hold it: beside each row that finds it by references."""
+        if not isinstance(unit, Referenced):
+            return unit
+        alias = unit.reference.relation
+        return self.known[alias].unit_of(alias)
+
+    def key(self, key: KeyColumn) -> KeyColumn:
+        """Returns the key as the codes of its domain, where it is a column of a prepared table.
+
+        Where an outer join adds rows of NULLs, these have no code, and a value that may be in the domain.
+        """
+        column = key.value
+        if self.adds_nulls or not isinstance(column, Column):
+            return key
+        found = (code for name, code, domain in self._codes(column) if (name, domain) == (column.name, key.domain))
+        codes = tuple(map(str, range(key.domain.size)))
+        return next((KeyColumn(code, ValueDomain(code.type_name, codes)) for code in found), key)
 
     def condition(self, condition: Expression) -> Expression:
         """Returns a condition over codes. Rows of NULLs have no code: about them, a program is asked as it is."""
-        if isinstance(condition, Lookup) or (self._nulls and not condition.plain):
+        if isinstance(condition, Lookup) or (self.adds_nulls and not condition.plain):
             return condition
         if condition not in self._coded:
             columns = ((column, self._declared(column)) for column in condition.columns)
             declared = {column: one for column, one in columns if one is not None}
-            self._coded[condition] = coded_condition(condition, declared, self._inside, self._ask)
+            self._coded[condition] = coded_condition(condition, declared, self.inside, self._over.ask)
         return self._coded[condition]
 
     def aggregate(self, aggregate: Contribution) -> Contribution:
@@ -160,22 +193,44 @@ class _Coder:
         coded = None if aggregate.condition is None else self.condition(aggregate.condition)
         return replace(aggregate, condition=coded) if coded is not None and coded.plain else aggregate
 
-    def source(self, source: Source) -> Source:
-        """Returns the source with its conditions over codes. What rows of two tables are joined by stays."""
-        joins = (replace(join, on=tuple(map(self._on, join.on))) for join in source.joins)
-        return replace(source, filters=tuple(map(self.condition, source.filters)), joins=tuple(joins))
+    def rows(self) -> Source:
+        """Returns its rows, with its conditions over codes. What rows of two tables are joined by stays."""
+        rows = self._renamed(self._source)
+        joins = (replace(join, on=tuple(map(self._on, join.on))) for join in rows.joins)
+        return replace(rows, filters=tuple(map(self.condition, rows.filters)), joins=tuple(joins))
 
     def _on(self, condition: Expression) -> Expression:
         one_table = len({column.relation for column in condition.columns}) == 1
         return self.condition(condition) if one_table else condition
 
+    def _codes(self, column: Column) -> list[tuple[str, Column, Domain]]:
+        table = self.known.get(column.relation)
+        return [] if table is None else table.codes_of(column.relation)
+
     def _declared(self, column: Column) -> Declared | None:
-        table = self._known.get(column.relation)
-        for number, (name, domain) in enumerate(table.codes if table is not None else ()):
-            if table is not None and name == column.name and isinstance(domain, ValueDomain):
-                told = tells(domain, column.type_name)
-                return Declared(table.code(column.relation, number), domain) if told else None
+        for name, code, domain in self._codes(column):
+            if name == column.name and isinstance(domain, ValueDomain) and tells(domain, column.type_name):
+                return Declared(code, domain)
         return None
+
+    def _renamed(self, source: Source) -> Source:
+        """Returns the source over other tables."""
+        joins = (replace(join, right=self._renamed(join.right)) for join in source.joins)
+        return replace(source, first=self._first(source.first), joins=tuple(joins))
+
+    def _first(self, first: First) -> First:
+        """Returns rows of prepared tables. Each part of a union, or of units, has the units that these hold."""
+        if isinstance(first, Grouped):
+            return first
+        if isinstance(first, Stored):
+            return replace(first, table=self._over.names.get(first.table, first.table))
+        if isinstance(first, Units):
+            level = _Level(first.source, self._over)
+            counts = tuple((None if one is None else level.condition(one), name) for one, name in first.counts)
+            return replace(first, source=level.rows(), unit=level.held(first.unit) or first.unit, counts=counts)
+        levels = [(branch, _Level(branch.source, self._over)) for branch in first.branches]
+        branches = (replace(one, source=level.rows(), unit=level.held(one.unit) or one.unit) for one, level in levels)
+        return replace(first, branches=tuple(branches))
 
 
 def _once(source: Source) -> bool:
@@ -186,11 +241,6 @@ def _once(source: Source) -> bool:
         return False
 
 
-def _tables(source: Source, tables: Mapping[str, PreparedTable]) -> dict[str, PreparedTable]:
-    """Returns the prepared tables that a source reads itself, by their aliases."""
-    return {one.alias: tables[one.table] for one in tables_of(source) if one.table in tables}
-
-
 def _cuts(known: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
     """Returns the columns that prepared rows hold cut, too: NULL wherever the column is."""
     return tuple(
@@ -198,62 +248,3 @@ def _cuts(known: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
         for alias, table in known.items()
         for number, clamped in enumerate(table.cuts)
     )
-
-
-def _held(unit: Expression | None, known: Mapping[str, PreparedTable]) -> Expression | None:
-    """Returns a unit as prepared rows hold it: beside each row that finds it by references."""
-    if not isinstance(unit, Referenced):
-        return unit
-    alias = unit.reference.relation
-    return known[alias].unit_of(alias)
-
-
-def _coded(key: KeyColumn, known: Mapping[str, PreparedTable], source: Source) -> KeyColumn:
-    """Returns the key as the codes of its domain, where it is a column of a prepared table.
-
-    Where an outer join adds rows of NULLs, these have no code, and a value that may be in the domain.
-    """
-    column = key.value
-    table = known.get(column.relation) if isinstance(column, Column) else None
-    if adds_nulls(source) or table is None or not isinstance(column, Column):
-        return key
-    for number, (name, domain) in enumerate(table.codes):
-        if column.name == name and domain == key.domain:
-            return KeyColumn(table.code(column.relation, number), _codes_of(domain))
-    return key
-
-
-def _codes_of(domain: Domain) -> ValueDomain:
-    """Returns the codes of a domain as a domain."""
-    return ValueDomain(code_type(domain), tuple(map(str, range(domain.size))))
-
-
-def _renamed(source: Source, tables: Mapping[str, PreparedTable], public: Mapping[str, str], ask: Ask) -> Source:
-    """Returns the source over other tables."""
-    return replace(
-        source,
-        first=_first(source.first, tables, public, ask),
-        joins=tuple(replace(join, right=_renamed(join.right, tables, public, ask)) for join in source.joins),
-    )
-
-
-def _first(first: First, tables: Mapping[str, PreparedTable], public: Mapping[str, str], ask: Ask) -> First:
-    """Returns rows of prepared tables. Each part of a union, or of units, has the units that these hold."""
-    if isinstance(first, Stored):
-        names = {**{name: table.sql for name, table in tables.items()}, **public}
-        return replace(first, table=names.get(first.table, first.table))
-    if isinstance(first, Units):
-        known = _tables(first.source, tables)
-        coder = _Coder(first.source, known, frozenset(), ask)
-        counts = tuple((None if one is None else coder.condition(one), name) for one, name in first.counts)
-        inner = _renamed(coder.source(first.source), tables, public, ask)
-        return replace(first, source=inner, unit=_held(first.unit, known) or first.unit, counts=counts)
-    if isinstance(first, Grouped):
-        return first
-    return replace(first, branches=tuple(_branch(branch, tables, public, ask) for branch in first.branches))
-
-
-def _branch(branch: Branch, tables: Mapping[str, PreparedTable], public: Mapping[str, str], ask: Ask) -> Branch:
-    known = _tables(branch.source, tables)
-    inner = _renamed(_Coder(branch.source, known, frozenset(), ask).source(branch.source), tables, public, ask)
-    return replace(branch, source=inner, unit=_held(branch.unit, known) or branch.unit)

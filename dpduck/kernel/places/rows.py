@@ -7,7 +7,7 @@ A job has rows of one of three kinds: those of a table itself, those of a prepar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
@@ -16,26 +16,17 @@ from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, Kno
 
 @dataclass(frozen=True)
 class LiveRows:
-    """Rows of the tables themselves. A keyed hash orders those of a unit."""
+    """Rows of the tables themselves. A keyed hash orders those of a unit.
+
+    codes: columns that are codes of a domain, of which only rows outside of it have none. repeats: whether joins may
+    repeat a row of a unit: nothing that is known of its rows is lost by that.
+    """
 
     is_numbered: ClassVar[bool] = False
     """Whether each row has its number among those of its unit."""
     in_engine: ClassVar[bool] = False
-
-    @property
-    def codes(self) -> frozenset[Expression]:
-        """Returns the columns that are codes of a domain, of which only rows outside of it have none."""
-        return frozenset()
-
-    @property
-    def repeats(self) -> bool:
-        """Tells whether joins may repeat a row of a unit: nothing that is known of its rows is lost by that."""
-        return True
-
-    @property
-    def private(self) -> frozenset[str]:
-        """Returns the private tables whose rows lie in an engine."""
-        return frozenset()
+    codes: frozenset[Expression] = field(default=frozenset(), kw_only=True)
+    repeats: bool = field(default=True, kw_only=True)
 
     def ordering(self, order: str) -> dict[str, str]:
         """Returns columns by which a unit's rows are bounded. order: SQL of their keyed hash."""
@@ -58,28 +49,18 @@ class NumberedRows(LiveRows):
     """Rows of a prepared table, with what is stored beside each (twin_writer.py), as SQL. A row is there once at most.
 
     rows_sql: how many rows the row's unit has in the table. open_sql: how many of these are outside of some domain.
-    order_sql: the row's number among them in keyed order. coded: see codes. crowded: whether a statement keeps fewer
-    rows of a unit than its policy has room for, so that most units can be expected to have too many.
+    order_sql: the row's number among them in keyed order. repeats: whether a statement keeps fewer rows of a unit than
+    its policy has room for, so that most units can be expected to have too many, and all are ranked.
     """
 
     is_numbered: ClassVar[bool] = True
     rows_sql: str
     open_sql: str
     order_sql: str
-    coded: frozenset[Expression]
-    crowded: bool = False
-
-    @property
-    def codes(self) -> frozenset[Expression]:
-        return self.coded
-
-    @property
-    def repeats(self) -> bool:
-        return self.crowded
 
     def ordering(self, order: str) -> dict[str, str]:
         return {ORDER: self.order_sql, OF_UNIT: self.rows_sql, OPEN: self.open_sql}
 
     def known(self, once: bool, keys: Sequence[Expression] | None) -> Known:
-        placed = keys is not None and self.coded.issuperset(keys)
-        return Known(once, placed, self.crowded and not placed)
+        placed = keys is not None and self.codes.issuperset(keys)
+        return Known(once, placed, self.repeats and not placed)

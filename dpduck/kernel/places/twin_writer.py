@@ -122,43 +122,30 @@ _POURED = "dpduck_poured"
 
 def _sent_rows(layout: Layout) -> str:
     listed = []
-    for name, type_name in layout.columns:
-        whole = f'"r0".{quoted(name)}'
-        sql = _no_longer(whole, type_name) if name in layout.links else _cut(whole, type_name)
-        listed.append(f"{sent_sql(sql, type_name)} AS {quoted(name)}")
+    for name, type_name in _named(layout):
+        whole = layout.held.sql if name == PERSON and layout.held is not None else f'"r0".{name}'
+        sql = _short(whole, type_name, cut=name != PERSON and name not in map(quoted, layout.links))
+        listed.append(f"{sent_sql(sql, type_name)} AS {name}")
     if layout.held is not None:
         listed.append(f"{order_sql(sorted(layout.content))} AS {_ORDER}")
-    if layout.held is not None and quoted(layout.unit) == PERSON:
-        unit = _no_longer(layout.held.sql, layout.unit_type)
-        listed.append(f"{sent_sql(unit, layout.unit_type)} AS {PERSON}")
     return f"SELECT {', '.join(listed)} FROM {layout.from_sql}"
 
 
-def _cut(value: str, type_name: str) -> str:
+def _short(value: str, type_name: str, *, cut: bool) -> str:
     """Returns a text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
 
     Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
+    cut: whether a longer one is cut. A text by which units are found or told apart is not; a longer one finds nobody.
     """
     if not sql_type(type_name).is_shortened:
         return value
     begin = f"left({value}, {LONGEST_TEXT + 1})" if type_name == "VARCHAR" else f"{value}[:{LONGEST_TEXT + 1}]"
-    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} ELSE {begin} END"
-
-
-def _no_longer(value: str, type_name: str) -> str:
-    """Returns a text by which units are found or told apart, which must not be cut; a longer one finds nobody."""
-    if not sql_type(type_name).is_shortened:
-        return value
-    return f"CASE WHEN {_bytes(value, type_name)} <= {LONGEST_TEXT} THEN {value} END"
-
-
-def _bytes(value: str, type_name: str) -> str:
-    return f"{sql_type(type_name).length_function}({value})"
+    length = f"{sql_type(type_name).length_function}({value})"
+    return f"CASE WHEN {length} <= {LONGEST_TEXT} THEN {value}{f' ELSE {begin}' if cut else ''} END"
 
 
 def _coded_rows(layout: Layout, parameters: dict[str, object]) -> str:
     typed = [f"CAST({name} AS {type_name}) AS {name}" for name, type_name in _named(layout)]
-    typed += [f"CAST({PERSON} AS {layout.unit_type}) AS {PERSON}"] if quoted(layout.unit) == PERSON else []
     typed += [_ORDER] if layout.held is not None else []
     codes = []
     for number, (column, domain) in enumerate(layout.domains):
@@ -235,7 +222,6 @@ def _sorted_rows(layout: Layout, parameters: dict[str, object]) -> str:
     told = {one.name: (place, one) for place, one in enumerate(_told(layout), start=1)}
     parameters.update({one.parameter: texts_parameter(one.values) for _, one in told.values()})
     read = [_read(name, *told[name]) if name in told else name for name, _ in _named(layout)]
-    read += [PERSON] if quoted(layout.unit) == PERSON else []
     last = [NUMBER, TIED, PLACE, ROWS_OF_UNIT, OPEN_ROWS, *codes]
     return f"SELECT {', '.join([*read, *_cut_columns(layout), *last])} FROM ({rows}) AS t"
 
@@ -305,5 +291,6 @@ def miscounted_sql(twin_sql: str) -> str:
 
 
 def _named(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL, with their types."""
-    return [(quoted(name), type_name) for name, type_name in layout.columns]
+    """Returns the columns in SQL, with their types, and the unit where it stands beside them."""
+    person = [(PERSON, layout.unit_type)] if quoted(layout.unit) == PERSON else []
+    return [*((quoted(name), type_name) for name, type_name in layout.columns), *person]

@@ -38,8 +38,8 @@ import duckdb
 import numpy as np
 
 from dpduck.kernel.columns.expressions import Column, Comparison, Literal
-from dpduck.kernel.contributions import KEY, UNIT, Crowds, key_integer
-from dpduck.kernel.counting.exact import counts_of_packed, key_slot_sql, packed_cells, packed_rows, read_job
+from dpduck.kernel.contributions import UNIT
+from dpduck.kernel.counting.exact import counts_of, key_slot_sql, packed_cells, read_job, read_rows
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob, job_of
 from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
@@ -51,7 +51,6 @@ from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
 from dpduck.kernel.queries.tables import Table, operator_of, require_weights
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.scan import counted
 from dpduck.kernel.stage import arrivals_sql, cells_sql, taken_sql
 from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.kernel.worker.workers import Workers
@@ -193,33 +192,24 @@ def _taken(
     workers: Workers,
 ) -> ExactCounts:
     """Leaves the rows that are taken of each unit in the table TAKEN, and returns their counts."""
-    reading = read_job(_narrowed(job, axis, slots))
+    reading = read_job(_narrowed(job, axis, slots), packed=True)
     cells, units = packed_cells(reading), job.unit is not None
-    parameters: dict[str, object] = dict(reading.parameters)
-    if units:
-        parameters[KEY] = key_integer(ledger.bounding_key)
     (key,) = job.attributes[axis].sources
     period = key_slot_sql(reading, key)
-
-    def stage(rows: str, crowds: Crowds | None) -> str:
+    with read_rows(cursor, reading, ledger.bounding_key, workers) as (rows, second, given):
         arrived = arrivals_sql(rows, cells, job.aggregates, period, *slots, units=units)
         if not units:
-            return cells_sql(arrived, list(cells), job.aggregates)
-        held = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
-        return f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrived})"
-
-    with counted(cursor, reading.scan, packed_rows(reading), parameters, reading.division, workers, stage) as found:
-        sql, second, given = found
-        if not units:
             reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS SELECT 0 AS {UNIT} LIMIT 0")
-            return counts_of_packed(reading, reader.columns(second, sql, given))
+            return counts_of(reading, reader.columns(second, cells_sql(arrived, list(cells), job.aggregates), given))
+        held = f"CAST({UNIT} AS {sql_type(job.unit_type).kept_unit})"
+        sql = f"SELECT * REPLACE ({held} AS {UNIT}) FROM ({arrived})"
         batches = reader.record_batches(second, sql, given, BATCH_TEXTS)
         reader.poured(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
     taken = taken_sql(ARRIVED, state.kept, list(cells), job.aggregates, job.max_rows)
     reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS {taken}")
     by_group = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
     sql = cells_sql(f"FROM {TAKEN}", list(cells), job.aggregates, by_group)
-    return counts_of_packed(reading, reader.columns(place, sql, {}))
+    return counts_of(reading, reader.columns(place, sql, {}))
 
 
 def _narrowed(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:

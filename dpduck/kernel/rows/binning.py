@@ -7,14 +7,14 @@ outside it, however many, cost no memory. Which form is fastest was measured (be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.kernel.counting.jobs import KeyColumn
-from dpduck.kernel.rows.bins import BinExpression, bin_expression, texts_parameter, texts_sql
+from dpduck.kernel.rows.bins import bin_expression, texts_parameter, texts_sql
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
 from dpduck.values.sqltypes import sql_type
@@ -82,7 +82,7 @@ def code_expression(key: KeyColumn, position: int) -> CodeExpression:
     bins = bin_expression(value, key.domain, name)
     null_code = f"WHEN {value} IS NULL THEN {len(key.domain.edges)} " if key.domain.with_null else ""
     sql = f"CASE {null_code}WHEN {value} IS NOT NULL AND {bins.inside} THEN {bins.sql} END"
-    return CodeExpression(sql, _range_parameters(key.domain, name, bins))
+    return CodeExpression(sql, bins.parameters)
 
 
 def key_reading(key: KeyColumn, position: int) -> KeyReading:
@@ -149,19 +149,13 @@ def _listed_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
     count = len(domain.values)
     position = _value_position(value, domain, name)
     codes = np.arange(count, dtype=np.int64)
-    null_code = -1
-    if domain.with_null:
+    if domain.with_null or domain.other is not None:
         # The extra slot tells a NULL of the column from a value that is not listed.
         position = f"CASE WHEN {value} IS NULL THEN {count + 1} ELSE {position} END"
-        codes = np.append(codes, count)
-    elif domain.other is not None:
-        position = f"CASE WHEN {value} IS NULL THEN {count + 1} ELSE {position} END"
-        codes = np.append(codes, -1)
+        codes = np.append(codes, count if domain.with_null else -1)
+    null_code, guard = -1, f"({position}) IS NOT NULL"
     if domain.other is not None:
-        null_code = domain.size - 1
-    guard = "" if domain.other is not None and domain.with_null else f"({position}) IS NOT NULL"
-    if domain.other is not None and not domain.with_null:
-        guard = f"{value} IS NOT NULL"
+        null_code, guard = domain.size - 1, "" if domain.with_null else f"{value} IS NOT NULL"
     parameters: dict[str, ParameterValue] = {name: texts_parameter(domain.values)}
     return KeyReading(position, 1, codes, null_code, (), guard, parameters, position, count + 2)
 
@@ -186,11 +180,6 @@ def is_long_list(key: KeyColumn) -> bool:
     """Tells whether a key's texts are looked up in a subquery."""
     domain = key.domain
     return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
-
-
-def short_labels(keys: Sequence[KeyColumn], read: Sequence[bool]) -> dict[int, str]:
-    """Returns the short texts of the keys that are read and looked up in a subquery, by position."""
-    return {place: short_label(key) for place, key in enumerate(keys) if read[place] and is_long_list(key)}
 
 
 def label_name(position: int) -> str:
@@ -218,18 +207,12 @@ def _listed_code(value: str, domain: ValueDomain, name: str, position: str) -> s
 def _range_reading(domain: RangeDomain, name: str, value: str) -> KeyReading:
     bins = bin_expression(value, domain, name)
     count = len(domain.edges)
-    parameters = _range_parameters(domain, name, bins)
     codes = np.arange(count, dtype=np.int64)
     present = f"{value} IS NOT NULL AND {bins.inside}"
     if not domain.with_null:
         clamped = f"least(greatest({bins.sql}, 0), {count - 1})"
-        return KeyReading(bins.sql, 0, codes, -1, (present,), "", parameters, clamped, count)
+        return KeyReading(bins.sql, 0, codes, -1, (present,), "", bins.parameters, clamped, count)
     group = f"CASE WHEN {present} THEN {bins.sql} ELSE {count} END"
     codes = np.arange(count + 1, dtype=np.int64)
     inside = f"{value} IS NULL OR ({bins.inside})"
-    return KeyReading(group, 0, codes, -1, (inside,), "", parameters, group, count + 1)
-
-
-def _range_parameters(domain: RangeDomain, name: str, bins: BinExpression) -> dict[str, ParameterValue]:
-    """Returns edges as texts if the expression compares with them: DuckDB refuses parameters that it does not use."""
-    return {name: texts_parameter([*domain.edges, domain.upper])} if bins.uses_edges else {}
+    return KeyReading(group, 0, codes, -1, (inside,), "", bins.parameters, group, count + 1)

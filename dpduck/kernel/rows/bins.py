@@ -6,7 +6,7 @@ Every expression is total: it raises on no value of the column's type, be it NaN
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -25,28 +25,28 @@ FARTHEST = 1 << 62
 
 @dataclass(frozen=True)
 class BinExpression:
-    """sql: the bin of a value that is not NULL and `inside`. uses_edges: whether the edges must be a parameter."""
+    """sql: the bin of a value that is not NULL and `inside`. parameters: the edges, where it compares with these."""
 
     sql: str
     inside: str
-    uses_edges: bool
+    parameters: Mapping[str, str]
 
 
 def bin_expression(value: str, domain: RangeDomain, name: str) -> BinExpression:
     """Returns the bin of `value`, decided from the public domain alone; `name`: the parameter with its edges."""
     last = len(domain.edges) - 1
     code = _integer_bins(value, domain) or _floating_bins(value, domain) or _calendar_bins(value, domain)
-    by_edges = False
-    if code is None:
-        code, by_edges = _edge_bins(value, domain, name)
+    code = code or _edge_bins(value, domain, name)
+    # DuckDB refuses parameters that it does not use
+    edges = {name: texts_parameter([*domain.edges, domain.upper])} if f"${name}" in code else {}
     if domain.with_edges:
         # Only here can the arithmetic leave the bins. Infinities go to no bin, edges or not.
         finite = f"isfinite({value})" if sql_type(domain.type_name).has_infinity else "TRUE"
         clamped = f"TRY_CAST(least(greatest({code}, 0), {last}) AS INTEGER)"
-        return BinExpression(clamped, finite, by_edges)
+        return BinExpression(clamped, finite, edges)
     lower, upper = (_literal(edge, domain.type_name) for edge in (domain.edges[0], domain.upper))
     # NaN and infinities compare above every number; minus infinity is below.
-    return BinExpression(code, f"{value} >= {lower} AND {value} < {upper}", by_edges)
+    return BinExpression(code, f"{value} >= {lower} AND {value} < {upper}", edges)
 
 
 def _literal(text: str, type_name: str) -> str:
@@ -173,19 +173,16 @@ def _microseconds(moment: datetime) -> int:
     return (elapsed.days * 86400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
-def _edge_bins(value: str, domain: RangeDomain, name: str) -> tuple[str, bool]:
-    """Compares with the edges: a tree of comparisons, or for many bins the two edges about a guess.
-
-    The second part says whether the expression needs the edges as a parameter.
-    """
+def _edge_bins(value: str, domain: RangeDomain, name: str) -> str:
+    """Compares with the edges: a tree of comparisons, or for many bins the two edges about a guess."""
     count = len(domain.edges)
     guess = _guess(value, domain) if count > MOST_LEAVES else None
     if guess is None:
-        return _halve(value, [_literal(edge, domain.type_name) for edge in domain.edges], 0, count), False
+        return _halve(value, [_literal(edge, domain.type_name) for edge in domain.edges], 0, count)
     edges = texts_sql(name, domain.type_name)
     place = f"TRY_CAST(least(greatest({guess}, 0), {count - 1}) AS INTEGER)"
     below, above = f"{value} < {edges}[{place} + 1]", f"{value} >= {edges}[{place} + 2]"
-    return f"{place} + CAST({above} AS TINYINT) - CAST({below} AS TINYINT)", True
+    return f"{place} + CAST({above} AS TINYINT) - CAST({below} AS TINYINT)"
 
 
 def texts_sql(name: str, type_name: str) -> str:

@@ -10,7 +10,7 @@ rows is a hash that is taken there, and of values that no expression reads only 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpduck.kernel.columns.expressions import Column, Expression, columns_of
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
@@ -44,15 +44,15 @@ def hashed_sql(column: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """What is held of the rows of one level. read: columns with values that may be long.
+    """What is held of the rows of one level; nothing of rows that are read one after the other.
 
-    longest: bytes of each text. content: by alias, columns that a table's rows are ordered by.
-    whole: whether values of nested types may become NULL or TRUE, which nobody sees.
+    read: columns with values that may be long. longest: bytes of each text. content: by alias, columns that a table's
+    rows are ordered by. whole: whether values of nested types may become NULL or TRUE, which nobody sees.
     """
 
-    read: tuple[Column, ...]
-    longest: int
-    content: Mapping[str, Sequence[Column]]
+    read: tuple[Column, ...] = ()
+    longest: int = 0
+    content: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     whole: bool = True
 
     @property
@@ -77,11 +77,6 @@ class Held:
         content = [hashed_sql(one.of("dpduck_t"), one.type_name) for one in self.content.get(alias, ())]
         added = [f"{order_sql(content)} AS {ORDER_OF_TABLE}"] if content else []
         return changed, added, conditions
-
-
-def nothing_held() -> Held:
-    """Returns what is held of rows that are read one after the other."""
-    return Held((), 0, {})
 
 
 def held_by(

@@ -37,7 +37,7 @@ from dpduck.kernel.relations import (
     tables_of,
 )
 from dpduck.kernel.rows.features import comparable_sql, feature_sql, stored_operands, texts_held, without_signs
-from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made, nothing_held
+from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made
 from dpduck.kernel.units import Numbered, SamePeriod, held_in, parts_of, period_of
 from dpduck.kernel.worker.answered import ROW
 from dpduck.values.errors import InternalError, Refusal
@@ -48,23 +48,24 @@ from dpduck.values.sqltypes import sql_type
 INNER = "JOIN"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stage:
-    """What is asked of the rows of one table beforehand. flags: conditions by the name of their column. values:
-    expressions, with the types that they are cast to.
+    """What is asked of the rows of one table beforehand, with the names of the columns that the answers are put into.
 
-    name: of the table that the answers are put into. extended: columns that are read where an outer join may have
-        made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read there.
-    where: which rows are asked, "" for all. longest: bytes of a text that is answered, where each is held beside a row.
+    name: of the table that the answers are put into. where: which rows are asked, "" for all: by periods, those of the
+        periods that are read. flags: conditions. values: expressions, with the types that they are cast to.
+    extended: columns that are read where an outer join may
+        have made the table's row NULL: their answer for a row of NULLs must be no answer, which is all that is read
+        there. texts: columns of texts that are held beside their rows. longest: bytes that each of these may have.
     """
 
-    table_sql: str
-    alias: str
+    stored: Stored
     name: str
-    flags: tuple[tuple[str, Expression], ...]
-    values: tuple[tuple[str, Expression, str], ...]
-    extended: frozenset[str] = frozenset()
     where: str = ""
+    flags: dict[Expression, str] = field(default_factory=dict)
+    values: dict[tuple[Expression, str], str] = field(default_factory=dict)
+    extended: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
     longest: int | None = None
 
 
@@ -111,19 +112,6 @@ def placed(
 
 
 @dataclass
-class _Asked:
-    """What is asked of one table of a scope. where: of which of its rows, "" for all."""
-
-    stored: Stored
-    name: str
-    where: str = ""
-    flags: dict[Expression, str] = field(default_factory=dict)
-    values: dict[tuple[Expression, str], str] = field(default_factory=dict)
-    extended: set[str] = field(default_factory=set)
-    texts: set[str] = field(default_factory=set)
-
-
-@dataclass
 class _Scope:
     """One level of a statement: what is asked of its tables, and stages of the levels inside it.
 
@@ -135,12 +123,12 @@ class _Scope:
     numbers: list[int] = field(default_factory=lambda: [0])
     moved: list[Expression] = field(default_factory=list)
     tables: dict[str, Stored] = field(default_factory=dict)
-    asked: dict[tuple[str, str], _Asked] = field(default_factory=dict)
+    asked: dict[tuple[str, str], Stage] = field(default_factory=dict)
     cut: dict[str, tuple[list[str], str]] = field(default_factory=dict)
     extended: set[str] = field(default_factory=set)
     bounds: tuple[int, bool] = (1, False)
     made: int = 0
-    held: Held = field(default_factory=nothing_held)
+    held: Held = field(default_factory=Held)
     periods: Periods | None = None
 
     def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
@@ -175,8 +163,7 @@ class _Scope:
         """Returns the worker's answer to a condition about one table, as a column of it."""
         asked = self._about(condition, where)
         name = asked.flags.setdefault(condition, f"{asked.name}_f{len(asked.flags)}")
-        self._note_extended(asked, name)
-        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
+        return self._column(asked, name)
 
     def _equality(self, lookup: Lookup) -> str:
         """Writes an equality of stored columns."""
@@ -203,16 +190,17 @@ class _Scope:
         """Returns the column that holds a worker's answers. held: whether it is a text that is held beside its row."""
         asked = self._about(value)
         name = asked.values.setdefault((value, type_name), f"{asked.name}_v{len(asked.values)}")
-        self._note_extended(asked, name)
         if held:
             asked.texts.add(name)
-        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
+        return self._column(asked, name)
 
-    def _note_extended(self, asked: _Asked, name: str) -> None:
+    def _column(self, asked: Stage, name: str) -> str:
+        """Writes a column of answers, and notes it where an outer join may have made the table's row NULL."""
         if asked.stored.alias in self.extended:
             asked.extended.add(name)
+        return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
 
-    def _about(self, expression: Expression, where: str = "") -> _Asked:
+    def _about(self, expression: Expression, where: str = "") -> Stage:
         """Returns the one table that an expression is about, and which of its rows."""
         aliases = {column.relation for column in expression.columns}
         stored = self.tables.get(next(iter(aliases))) if len(aliases) == 1 else None
@@ -224,7 +212,9 @@ class _Scope:
             )
         if (stored.alias, where) not in self.asked:
             self.numbers[0] += 1
-            self.asked[stored.alias, where] = _Asked(stored, f"dpduck_stage_{self.numbers[0]}", where)
+            listed = [*self._inside(stored, quote_identifier(stored.alias)), *([where] if where else [])]
+            rows = listed[0] if len(listed) == 1 else " AND ".join(f"({one})" for one in listed)
+            self.asked[stored.alias, where] = Stage(stored, f"dpduck_stage_{self.numbers[0]}", rows)
         return self.asked[stored.alias, where]
 
     def table_sql(self, stored: Stored) -> str:
@@ -268,26 +258,11 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
-        longest = longest_made(sum(len(asked.texts) for asked in self.asked.values()), self.held)
-        return [
-            Stage(
-                asked.stored.sql,
-                asked.stored.alias,
-                asked.name,
-                tuple((name, condition) for condition, name in asked.flags.items()),
-                tuple((name, *value) for value, name in asked.values.items()),
-                frozenset(asked.extended),
-                self._where(asked),
-                longest if asked.texts else None,
-            )
-            for asked in self.asked.values()
-        ]
-
-    def _where(self, asked: _Asked) -> str:
-        """Writes which rows of a table are asked: of the periods that are read alone."""
-        inside = self._inside(asked.stored, quote_identifier(asked.stored.alias))
-        listed = [*inside, *([asked.where] if asked.where else [])]
-        return listed[0] if len(listed) == 1 else " AND ".join(f"({one})" for one in listed)
+        """Returns what is asked of its tables, once all of it is known."""
+        texts = [asked for asked in self.asked.values() if asked.texts]
+        for asked in texts:
+            asked.longest = longest_made(sum(len(one.texts) for one in texts), self.held)
+        return list(self.asked.values())
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ Its only error has one fixed text and no context: DuckDB's texts may quote data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from dpduck.values.errors import InternalError
+
+T = TypeVar("T")
 
 BUILT_IN_ONLY = "SET search_path = 'system.main'"
 """No macro of the database takes the place of a function in what runs here."""
@@ -55,26 +57,17 @@ def beside(
 
 def columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any]:
     """Returns the columns of an answer, in order, as numpy has them."""
-    found = _columns(cursor, sql, parameters)
-    if found is None:
-        raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context
-    return found
+    _require_rows(cursor, sql)
+    return tried(lambda: list(cursor.execute(sql, dict(parameters)).fetchnumpy().values()))
 
 
 def batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
     """Yields the rows of an answer, about so many at a time; the first table is empty and tells the columns."""
-    reader = _opened(cursor, sql, parameters, rows)
-    if reader is None:
-        raise InternalError(FAILED)
+    reader = record_batches(cursor, sql, parameters, rows)
     yield reader.schema.empty_table()
-    while True:
-        batch, more = _next(reader)
-        if batch is None and more:
-            raise InternalError(FAILED)
-        if batch is None:
-            return
+    while (batch := tried(lambda: next(reader, None))) is not None:
         yield pa.Table.from_batches([batch])
 
 
@@ -103,10 +96,10 @@ def record_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> pa.RecordBatchReader:
     """Returns the rows of an answer for another connection, about so many at a time."""
-    found = _opened(cursor, sql, parameters, rows)
-    if found is None:
-        raise InternalError(FAILED)
-    return found
+    _require_rows(cursor, sql)
+    if LAZY:
+        return tried(lambda: cursor.execute(sql, dict(parameters)).to_arrow_reader(rows))
+    return tried(lambda: cursor.sql(sql, params=dict(parameters) or None).to_arrow_reader(rows))
 
 
 def poured(
@@ -122,8 +115,8 @@ def poured(
 
 def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object] = MappingProxyType({})) -> None:
     """Runs a statement without an answer."""
-    if not _ran(cursor, sql, parameters):
-        raise InternalError(FAILED)
+    _require_rows(cursor, sql)
+    tried(lambda: cursor.execute(sql, dict(parameters)))
 
 
 def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -145,40 +138,8 @@ def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise InternalError("an engine's table is not counted here")
 
 
-def _ran(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> bool:
-    _require_rows(cursor, sql)
-    try:
-        cursor.execute(sql, dict(parameters))
-    except (duckdb.Error, pa.ArrowException):
-        return False
-    return True
-
-
-def _columns(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> list[Any] | None:
-    _require_rows(cursor, sql)
-    try:
-        return list(cursor.execute(sql, dict(parameters)).fetchnumpy().values())
-    except duckdb.Error:
-        return None
-
-
-def _opened(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
-) -> pa.RecordBatchReader | None:
-    _require_rows(cursor, sql)
-    try:
-        if LAZY:
-            return cursor.execute(sql, dict(parameters)).to_arrow_reader(rows)
-        return cursor.sql(sql, params=dict(parameters) or None).to_arrow_reader(rows)
-    except (duckdb.Error, pa.ArrowException):
-        return None
-
-
-def _next(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, bool]:
-    """Returns the next batch, and where there is none whether that is a failure: it then comes as Arrow's error."""
-    try:
-        return reader.read_next_batch(), True
-    except StopIteration:
-        return None, False
-    except (duckdb.Error, pa.ArrowException):
-        return None, True
+def tried(read: Callable[[], T], *failures: type[Exception]) -> T:
+    """Returns what is read. Whatever fails has the one fixed text. failures: what may be raised besides DuckDB's."""
+    with suppress(duckdb.Error, pa.ArrowException, *failures):
+        return read()
+    raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context

@@ -257,19 +257,19 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 def staged(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY) -> Asking:
     """Returns what is asked of a single table beforehand, as a stage of `answered`. looked_up: as of a Division."""
-    outputs = {name: Output("flag", condition) for name, condition in stage.flags}
-    for name, value, type_name in stage.values:
+    outputs = {name: Output("flag", condition) for condition, name in stage.flags.items()}
+    for (value, type_name), name in stage.values.items():
         tried = _tried(value, type_name)
         outputs[name] = (
             Output(type_name, tried) if sql_type(type_name).travels else Output("VARCHAR", tried.cast("VARCHAR"))
         )
     longest = looked_up if stage.longest is None else min(looked_up, stage.longest)
     division = Division(outputs, (), looked_up=longest)
-    alias = f'"{stage.alias}"'
+    alias = f'"{stage.stored.alias}"'
     columns = {ROW: f"{alias}.rowid", **division.inputs()}
     listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
     where = where_sql([*([stage.where] if stage.where else []), *division.guards()])
-    sql = f"SELECT {listed} FROM {stage.table_sql} AS {alias}{where}"
+    sql = f"SELECT {listed} FROM {stage.stored.sql} AS {alias}{where}"
     if stage.extended:
         with workers.runner(division.program()) as runner:
             _require_nothing_of_nulls(stage, division, runner)

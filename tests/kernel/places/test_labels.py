@@ -96,7 +96,9 @@ def test_rows_outside_of_a_domain_alone_are_asked() -> None:
         reading = read_job(twin)
         (stage,) = reading.scan.stages
         assert stage.where == '"r0"."dpduck_code_0" IS NULL' and not reading.division.needed
-        row = other.execute(f'SELECT list(DISTINCT ward) FROM {stage.table_sql} AS "r0" WHERE {stage.where}').fetchone()
+        row = other.execute(
+            f'SELECT list(DISTINCT ward) FROM {stage.stored.sql} AS "r0" WHERE {stage.where}'
+        ).fetchone()
         assert row == (["outside"],)
 
 

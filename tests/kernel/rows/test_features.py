@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpduck
 from dpduck.kernel.columns.expressions import Column
-from dpduck.kernel.contributions import KEY
+from dpduck.kernel.contributions import KEY, ORDER
 from dpduck.kernel.relations import Feature, RowValue, Source, Stored, Units
 from dpduck.kernel.rows.features import comparable_sql, feature_sql
 from dpduck.kernel.rows.scan import Scan, scan_of
@@ -101,7 +101,7 @@ class World:
         name = "dpduck_" if "OVER" in inner else "c"
         names = [f"{name}{number}" for number in range(columns)] if isinstance(columns, int) else columns
         listed = ", ".join(f'"r0"."{one}"' for one in names)
-        sql = f"SELECT * EXCLUDE (o) FROM (SELECT {listed}, {scan.order} AS o FROM {scan.from_sql})"
+        sql = f"SELECT * EXCLUDE (o) FROM (SELECT {listed}, {scan.ordering()[ORDER]} AS o FROM {scan.from_sql})"
         with ExitStack() as stack:
             cursor = stack.enter_context(self.connection.cursor())
             asking = Asking(sql, parameters={KEY: key})

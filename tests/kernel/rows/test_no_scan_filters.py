@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -95,11 +96,13 @@ class Watch:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.plans = 0
         self.given: list[str] = []
-        for name in ("_ran", "_columns", "_opened"):
+        for name in ("run", "columns", "record_batches"):
             patch.setattr(reader, name, self._watched(getattr(reader, name)))
 
     def _watched(self, work: Any) -> Any:
-        def read(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Any, *more: Any) -> Any:
+        def read(
+            cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Any = MappingProxyType({}), *more: Any
+        ) -> Any:
             sql_of_rows = sql.partition(" TABLE ")[2].partition(" AS ")[2] if sql.startswith("CREATE") else sql
             if sql_of_rows.startswith(("SELECT", "WITH")) and not sql.endswith("LIMIT 0"):
                 (row,) = cursor.execute(f"EXPLAIN (FORMAT JSON) {sql_of_rows}", dict(parameters)).fetchall()

@@ -197,7 +197,7 @@ def test_what_is_looked_up_is_of_the_type_of_its_key(theirs: str, accepted: bool
     if accepted:
         assert row_copies(source) == 2
         (stage,) = placed(source, ()).stages
-        assert [type_name for _, _, type_name in stage.values] == [theirs]
+        assert [type_name for _, type_name in stage.values] == [theirs]
     else:
         refused.append(source)
     for wrong in refused:

@@ -53,7 +53,7 @@ class Seen:
 
         patch.setattr(UnitCells, "__init__", init)
         patch.setattr(Ledger, "end", ended)
-        for name in ("_ran", "_columns", "_opened"):
+        for name in ("run", "columns", "record_batches"):
             patch.setattr(reader, name, self._noted(getattr(reader, name)))
 
     def _noted(self, work: Any) -> Any:
