@@ -72,7 +72,7 @@ def alone(*filters: str, nested: bool = False) -> tuple[list[str], list[pa.Table
     source = Source(Stored("t", "r0"), (), tuple(condition_of(text, columns) for text in filters))
     if nested:
         source = Source(Units(source, unit, (), (), "r1"))
-    job = replace(job_of(BINS), source=source, unit=unit, keys=())
+    job = replace(job_of(BINS), source=source, unit=unit, keys=(), attributes=())
     sent: list[pa.Table] = []
     own = Runner.compute
 

@@ -132,7 +132,8 @@ class CountingJob:
     def _require_codes(self) -> None:
         """Refuses attributes with other codes than of all combinations of their keys, and keys of no type of DuckDB."""
         for one in self.attributes:
-            if one.codes.shape != tuple(self.keys[source].domain.size for source in one.sources):
+            sizes = [self.keys[source].domain.size for source in one.sources if 0 <= source < len(self.keys)]
+            if one.codes.shape != tuple(sizes) or len(sizes) != len(one.sources):
                 raise InternalError("an attribute of other keys than those of the job")
         for key in self.keys:
             own = key.value.type_name if isinstance(key.value, Column) else ""
