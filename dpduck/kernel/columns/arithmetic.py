@@ -26,7 +26,6 @@ from dpduck.kernel.columns.expressions import (
     Expression,
     Literal,
     Names,
-    columns_of,
     require,
     require_conditions,
     stored_name,
@@ -82,10 +81,6 @@ class StoredNumber(Number):
         require((kind.is_integer and kind.is_signed) or kind.is_decimal)  # without a sign, DuckDB wraps what is below 0
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
-    @property
     def digits(self) -> int:
         return sql_type(self.column.type_name).digits
 
@@ -110,10 +105,6 @@ class LiteralNumber(Number):
         require(self.literal.kind == "number" and not self.literal.sign and len(self.literal.text) <= LONGEST_NUMBER)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
-    @property
     def digits(self) -> int:
         return len(self.literal.text.replace(".", ""))
 
@@ -134,10 +125,6 @@ class Negated(Number):
     """A number with the other sign."""
 
     number: Number
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.number.columns
 
     @property
     def digits(self) -> int:
@@ -168,10 +155,6 @@ class Sum(Number):
         super().__post_init__()
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.left, self.right))
-
-    @property
     def digits(self) -> int:
         return max(self.left.whole, self.right.whole) + self.scale + 1
 
@@ -198,10 +181,6 @@ class Product(Number):
 
     left: Number
     right: Number
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.left, self.right))
 
     @property
     def _wide(self) -> bool:
@@ -243,10 +222,6 @@ class Choice(Number):
         super().__post_init__()
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((*self.conditions, *self.values))
-
-    @property
     def digits(self) -> int:
         return max(value.whole for value in self.values) + self.scale
 
@@ -284,10 +259,6 @@ class Clamped(Number):
     def __post_init__(self) -> None:
         require(all(one.kind == "number" and len(one.text) <= LONGEST_NUMBER for one in (self.low, self.high)))
         super().__post_init__()
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.column.columns
 
     @property
     def _case(self) -> Choice:
@@ -330,10 +301,6 @@ class Double(Expression):
 
     def __post_init__(self) -> None:
         require(isinstance(self.number, Number) or _is_machine(self.number))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.number.columns
 
     @property
     def column(self) -> Column | None:

@@ -58,9 +58,9 @@ class Expression(ABC):
         return 1 + max((one.height for one in nodes_inside(self)), default=0)
 
     @property
-    @abstractmethod
     def columns(self) -> tuple[Column, ...]:
         """Lists the columns that it reads, each once, in the order in which they come first."""
+        return columns_of(nodes_inside(self))
 
     @abstractmethod
     def write(self, names: Names) -> str:
@@ -120,9 +120,9 @@ def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
         left += [(inside, level + 1) for inside in nodes_inside(one)]
 
 
-def columns_of(parts: Iterable[Expression | str]) -> tuple[Column, ...]:
+def columns_of(expressions: Iterable[Expression]) -> tuple[Column, ...]:
     """Lists the columns of expressions, each once."""
-    return tuple(dict.fromkeys(one for part in parts if not isinstance(part, str) for one in part.columns))
+    return tuple(dict.fromkeys(column for expression in expressions for column in expression.columns))
 
 
 # Constants, and comparisons with them.
@@ -142,10 +142,6 @@ class Literal(Expression):
             return
         known = {"text": True, "boolean": self.text in ("TRUE", "FALSE")}
         require(known.get(self.kind, is_moment(self.text, self.kind)) and not self.sign)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
 
     def write(self, names: Names) -> str:
         if sql_type(self.kind).is_moment:
@@ -222,10 +218,6 @@ class Constant(Condition):
     def __post_init__(self) -> None:
         require(self.text in ("TRUE", "FALSE", "NULL"))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
     def write(self, names: Names) -> str:
         return self.text
 
@@ -238,10 +230,6 @@ class Truth(Condition):
 
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_boolean)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
 
     def write(self, names: Names) -> str:
         return names(self.column)
@@ -257,10 +245,6 @@ class Comparison(Condition):
 
     def __post_init__(self) -> None:
         require(self.sign in SIGNS and compares(self.column, self.other))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, self.other))
 
     def write(self, names: Names) -> str:
         return f"{names(self.column)} {self.sign} {self.other.write(names)}"
@@ -283,10 +267,6 @@ class Distinct(Condition):
     def __post_init__(self) -> None:
         require(compares(self.column, self.other) and _has_null(self.column))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, self.other))
-
     def write(self, names: Names) -> str:
         sign = "IS NOT DISTINCT FROM" if self.negated else "IS DISTINCT FROM"
         return f"{names(self.column)} {sign} {self.other.write(names)}"
@@ -302,10 +282,6 @@ class Listed(Condition):
 
     def __post_init__(self) -> None:
         require(bool(self.values) and all(compares(self.column, one) for one in self.values))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, *self.values))
 
     def write(self, names: Names) -> str:
         values = ", ".join(one.write(names) for one in self.values)
@@ -323,10 +299,6 @@ class Between(Condition):
 
     def __post_init__(self) -> None:
         require(compares(self.column, self.low) and compares(self.column, self.high))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, self.low, self.high))
 
     def write(self, names: Names) -> str:
         word, ends = "NOT BETWEEN" if self.negated else "BETWEEN", (self.low.write(names), self.high.write(names))
@@ -346,10 +318,6 @@ class Like(Condition):
         require(sql_type(self.column.type_name).is_text and self.pattern.kind == "text")
         require("_" not in written and len(written) <= LONGEST_PATTERN)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
     def write(self, names: Names) -> str:
         return f"{names(self.column)} {'NOT ' if self.negated else ''}LIKE {self.pattern.sql}"
 
@@ -366,10 +334,6 @@ class Is(Condition):
         truth = self.value in ("TRUE", "FALSE") and sql_type(self.column.type_name).is_boolean
         require(_has_null(self.column) and (self.value == "NULL" or truth))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
     def write(self, names: Names) -> str:
         return f"{names(self.column)} IS {'NOT ' if self.negated else ''}{self.value}"
 
@@ -382,10 +346,6 @@ class Not(Condition):
 
     def __post_init__(self) -> None:
         require_conditions((self.condition,))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.condition.columns
 
     def write(self, names: Names) -> str:
         return f"NOT ({self.condition.write(names)})"
@@ -402,10 +362,6 @@ class Junction(Condition):
         require(self.word in ("AND", "OR"))
         require_conditions(self.conditions)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.conditions)
-
     def write(self, names: Names) -> str:
         return f" {self.word} ".join(f"({one.write(names)})" for one in self.conditions)
 
@@ -419,10 +375,6 @@ class Own(Expression):
 
     pieces: tuple[str | Column, ...]
     type_name: str = ""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.pieces)
 
     def write(self, names: Names) -> str:
         return "".join(one if isinstance(one, str) else names(one) for one in self.pieces)
@@ -451,10 +403,6 @@ class Lookup(Expression):
     @property
     def plain(self) -> bool:
         return False
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.value, self.column))
 
     def write(self, names: Names) -> str:
         raise NotPlain("an equality that a worker computes")
