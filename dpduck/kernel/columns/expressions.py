@@ -274,44 +274,40 @@ class Distinct(Condition):
 
 @dataclass(frozen=True)
 class Listed(Condition):
-    """A column [NOT] IN operands."""
+    """A column IN operands."""
 
     column: Column
     values: tuple[Operand, ...]
-    negated: bool = False
 
     def __post_init__(self) -> None:
         require(bool(self.values) and all(compares(self.column, one) for one in self.values))
 
     def write(self, names: Names) -> str:
         values = ", ".join(one.write(names) for one in self.values)
-        return f"{names(self.column)} {'NOT ' if self.negated else ''}IN ({values})"
+        return f"{names(self.column)} IN ({values})"
 
 
 @dataclass(frozen=True)
 class Between(Condition):
-    """A column [NOT] BETWEEN two operands."""
+    """A column BETWEEN two operands."""
 
     column: Column
     low: Operand
     high: Operand
-    negated: bool = False
 
     def __post_init__(self) -> None:
         require(compares(self.column, self.low) and compares(self.column, self.high))
 
     def write(self, names: Names) -> str:
-        word, ends = "NOT BETWEEN" if self.negated else "BETWEEN", (self.low.write(names), self.high.write(names))
-        return f"{names(self.column)} {word} {ends[0]} AND {ends[1]}"
+        return f"{names(self.column)} BETWEEN {self.low.write(names)} AND {self.high.write(names)}"
 
 
 @dataclass(frozen=True)
 class Like(Condition):
-    """A text [NOT] LIKE a short pattern, without the wildcard _ that would be tried at every place."""
+    """A text LIKE a short pattern, without the wildcard _ that would be tried at every place."""
 
     column: Column
     pattern: Literal
-    negated: bool = False
 
     def __post_init__(self) -> None:
         written = self.pattern.sql
@@ -319,23 +315,22 @@ class Like(Condition):
         require("_" not in written and len(written) <= LONGEST_PATTERN)
 
     def write(self, names: Names) -> str:
-        return f"{names(self.column)} {'NOT ' if self.negated else ''}LIKE {self.pattern.sql}"
+        return f"{names(self.column)} LIKE {self.pattern.sql}"
 
 
 @dataclass(frozen=True)
 class Is(Condition):
-    """A column IS [NOT] NULL, TRUE or FALSE."""
+    """A column IS NULL, TRUE or FALSE."""
 
     column: Column
     value: str
-    negated: bool = False
 
     def __post_init__(self) -> None:
         truth = self.value in ("TRUE", "FALSE") and sql_type(self.column.type_name).is_boolean
         require(_has_null(self.column) and (self.value == "NULL" or truth))
 
     def write(self, names: Names) -> str:
-        return f"{names(self.column)} IS {'NOT ' if self.negated else ''}{self.value}"
+        return f"{names(self.column)} IS {self.value}"
 
 
 @dataclass(frozen=True)
