@@ -39,7 +39,6 @@ from dpduck.kernel.columns.expressions import (
     Not,
     NotPlain,
     Operand,
-    Own,
     Program,
     Truth,
 )
@@ -113,11 +112,6 @@ def written(text: str) -> Program | None:
     return Program((text,)) if text else None
 
 
-def own_of(text: str, columns: Columns) -> Own:
-    """Returns SQL of dpduck's own over columns."""
-    return Own(_pieces(text, columns))
-
-
 def _pieces(text: str, columns: Columns) -> tuple[str | Column, ...]:
     """Splits SQL at its columns; literals are left alone."""
     pieces, left = list[str | Column](), ""
@@ -183,7 +177,7 @@ class _Compiler:
             sign = _SIGNS[kind]
             if column is not None:
                 return Comparison(column, sign, self._operand(node.expression))
-            return Comparison(self.stored(node.expression), TURNED.get(sign, sign), _literal(node.this))
+            return Comparison(self.stored(node.expression), TURNED.get(sign, sign), literal_of(node.this))
         column = self.stored(node.this)
         if kind in (exp.NullSafeEQ, exp.NullSafeNEQ):
             return Distinct(column, self._operand(node.expression), kind is exp.NullSafeEQ)
@@ -192,7 +186,7 @@ class _Compiler:
         if kind is exp.In:
             return Listed(column, tuple(map(self._operand, node.expressions)))
         if kind is exp.Like:
-            like = Like(column, _literal(node.expression))
+            like = Like(column, literal_of(node.expression))
             return Not(like) if node.args.get("negate") else like
         if kind is exp.Is and not node.args.get("negate"):
             return Is(column, node.expression.sql(dialect="duckdb"))
@@ -202,10 +196,9 @@ class _Compiler:
         """Compiles a DOUBLE, inside of TRY or not."""
         inside = _cast(node.this if isinstance(node, exp.Try) else node, "DOUBLE")
         column = self._column(inside)
-        kind = None if column is None else sql_type(column.type_name)
-        if column is not None and kind is not None and (kind.is_float or kind.is_integer):
-            return Double(column)
-        return Double(self._number(inside))
+        if column is None or sql_type(column.type_name).is_decimal:
+            return Double(self._number(inside))
+        return Double(column)
 
     def _number(self, node: exp.Expr) -> Number:
         if (column := self._column(node)) is not None:
@@ -220,7 +213,7 @@ class _Compiler:
             return Product(self._number(node.this), self._number(node.expression))
         if isinstance(node, exp.Case) and node.this is None:
             return self._case(node)
-        return LiteralNumber(_literal(node))
+        return LiteralNumber(literal_of(node))
 
     def _case(self, node: exp.Case) -> Number:
         conditions = tuple(self.condition(one.this) for one in node.args["ifs"])
@@ -244,16 +237,16 @@ class _Compiler:
 
     def _operand(self, node: exp.Expr) -> Operand:
         """Compiles a column or a literal."""
-        return self._column(node) or _literal(node)
+        return self._column(node) or literal_of(node)
 
 
-def _literal(node: exp.Expr) -> Literal:
+def literal_of(node: exp.Expr) -> Literal:
     """Compiles a text, a number, a boolean, DATE or TIMESTAMP. A sign stands before numbers alone."""
     sign = "-" if isinstance(node, exp.Neg) else ""
     inside: exp.Expr = node.this if sign else node
     if isinstance(inside, exp.Boolean):
         return Literal("boolean", inside.sql(dialect="duckdb"), sign)
-    written = inside.this if type(inside) is exp.Cast else inside
+    written = inside.this if isinstance(inside, exp.Cast) else inside
     if not isinstance(written, exp.Literal) or (written is not inside and not written.is_string):
         raise _refused()
     if written is not inside:
