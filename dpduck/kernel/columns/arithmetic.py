@@ -245,7 +245,7 @@ class Clamped(Number):
         super().__post_init__()
 
     @property
-    def _case(self) -> Choice:
+    def case(self) -> Choice:
         """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END."""
         column = self.column.column
         conditions = Comparison(column, "<=", self.low), Comparison(column, ">=", self.high)
@@ -253,11 +253,11 @@ class Clamped(Number):
 
     @cached_property
     def places(self) -> tuple[int, int]:
-        case = self._case
+        case = self.case
         return min(case.whole, max(_signed(one).whole for one in (self.low, self.high))), case.scale
 
     def write(self, names: Names) -> str:
-        case = self._case
+        case = self.case
         written = case.write(names)
         return (
             written if case.digits == self.digits else f"TRY_CAST({written} AS {decimal_name(self.digits, self.scale)})"

@@ -6,7 +6,7 @@ What an expression's class refuses, and what this does not know, is a program: a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 
 from sqlglot import exp, parse
@@ -219,7 +219,8 @@ class _Compiler:
         conditions = tuple(self.condition(one.this) for one in node.args["ifs"])
         written = [*(one.args["true"] for one in node.args["ifs"]), node.args.get("default")]
         values = tuple(self._number(one) for one in written if one is not None)
-        return _clamped(conditions, values) or Choice(conditions, values)
+        choice = Choice(conditions, values)
+        return _clamped(choice) or choice
 
     def _column(self, node: exp.Expr) -> Column | None:
         """Returns a column, in brackets or not; None for what is none."""
@@ -254,17 +255,14 @@ def literal_of(node: exp.Expr) -> Literal:
     return Literal("text" if written.is_string else "number", written.name, sign)
 
 
-def _clamped(conditions: Sequence[Expression], values: Sequence[Number]) -> Clamped | None:
-    """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END as a clamped column."""
-    if len(conditions) != 2 or len(values) != 3 or not isinstance(values[2], StoredNumber):
+def _clamped(choice: Choice) -> Clamped | None:
+    """Returns a CASE that cuts a column to two constants as a clamped column; None for any other CASE."""
+    column, conditions = choice.values[-1], [one for one in choice.conditions if isinstance(one, Comparison)]
+    ends = [one.other for one in conditions if isinstance(one.other, Literal)]
+    if not isinstance(column, StoredNumber) or len(ends) != 2:
         return None
-    ends = []
-    for condition, sign, value in zip(conditions, ("<=", ">="), values, strict=False):
-        inner = value.number if isinstance(value, Negated) else value
-        if not isinstance(inner, LiteralNumber) or not isinstance(condition, Comparison):
-            return None
-        end = Literal("number", inner.literal.text, "" if inner is value else "-")
-        if (condition.column, condition.sign, condition.other) != (values[2].column, sign, end):
-            return None
-        ends.append(end)
-    return Clamped(values[2], *ends)
+    try:
+        found = Clamped(column, *ends)
+    except NotPlain:
+        return None
+    return found if found.case == choice else None

@@ -83,20 +83,14 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
     None where some do and some do not, or where that is not known; and for codes of a single value, which can be tried.
     """
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
-    spans = [] if read is None else spans_of(domain, read)
-    if read is None or not isinstance(domain, RangeDomain):
-        several = [False] * domain.size
-        if not isinstance(domain, RangeDomain) and domain.other is not None:
-            several[-1] = True
-            known = frozenset(span.low for span in spans if span.low is not None)
-            spans = [*spans[:-1], Span(None, anything=True, besides=known)]
-    else:
-        single = sql_type(domain.type_name).is_integer and domain.step == "1"
-        several = [not single] * len(domain.edges) + [False] * domain.with_null
-        if domain.with_edges:
-            spans, several[0], several[len(domain.edges) - 1] = _with_beyond(spans, domain, read), True, True
     if read is None:
         return [None] * domain.size
+    spans, several = spans_of(domain, read), stands_for_several(domain)
+    if isinstance(domain, RangeDomain):
+        spans = _with_beyond(spans, domain, read) if domain.with_edges else spans
+    elif domain.other is not None:
+        known = frozenset(span.low for span in spans if span.low is not None)
+        spans = [*spans[:-1], Span(None, anything=True, besides=known)]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     opposite, found = negated(condition), list[bool | None]()
     for span, many in zip(spans, several, strict=True):
