@@ -30,8 +30,8 @@ MOST_HEIGHT = 100
 """Nodes inside of each other in a condition or a number. Functions go down a tree by three calls a node, and Python has
 1,000 calls inside of each other. A worker evaluates a higher expression, as its text."""
 
-SIGNS = ("=", "<>", "!=", "<", ">", "<=", ">=")
-TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+JOINING, OF_NULLS = ("=", "<", ">", "<=", ">="), ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+SIGNS = (*JOINING, "<>", *OF_NULLS)
 
 
 class NotPlain(InternalError):
@@ -245,6 +245,7 @@ class Comparison(Condition):
 
     def __post_init__(self) -> None:
         require(self.sign in SIGNS and compares(self.column, self.other))
+        require(self.sign not in OF_NULLS or _has_null(self.column))
 
     def write(self, names: Names) -> str:
         return f"{names(self.column)} {self.sign} {self.other.write(names)}"
@@ -253,23 +254,7 @@ class Comparison(Condition):
     def is_join(self) -> bool:
         """Tells whether it compares columns of two relations. No scan is given such a condition."""
         two = isinstance(self.other, Column) and self.other.relation != self.column.relation
-        return two and self.sign not in ("<>", "!=")
-
-
-@dataclass(frozen=True)
-class Distinct(Condition):
-    """A column IS [NOT] DISTINCT FROM an operand."""
-
-    column: Column
-    other: Operand
-    negated: bool = False
-
-    def __post_init__(self) -> None:
-        require(compares(self.column, self.other) and _has_null(self.column))
-
-    def write(self, names: Names) -> str:
-        sign = "IS NOT DISTINCT FROM" if self.negated else "IS DISTINCT FROM"
-        return f"{names(self.column)} {sign} {self.other.write(names)}"
+        return two and self.sign in JOINING
 
 
 @dataclass(frozen=True)

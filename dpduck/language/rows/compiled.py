@@ -24,12 +24,10 @@ from dpduck.kernel.columns.arithmetic import (
     Sum,
 )
 from dpduck.kernel.columns.expressions import (
-    TURNED,
     Between,
     Column,
     Comparison,
     Constant,
-    Distinct,
     Expression,
     Is,
     Junction,
@@ -56,8 +54,9 @@ _ANY_TOKEN = re.compile(
 )
 _SIGNS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">", exp.LTE: "<=", exp.GTE: ">=", exp.Add: "+", exp.Sub: "-",
-    exp.And: "AND", exp.Or: "OR",
+    exp.And: "AND", exp.Or: "OR", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
 """The parts of a comparison. One with another part is a program: a query behind IN, BETWEEN SYMMETRIC."""
 
@@ -172,15 +171,12 @@ class _Compiler:
     def _comparison(self, node: exp.Expr) -> Expression:
         if not isinstance(node, exp.Predicate) or not {name for name, value in node.args.items() if value} <= _PARTS:
             raise _refused()
-        kind, column = type(node), self._column(node.this)
-        if kind in (exp.EQ, exp.NEQ, exp.LT, exp.GT, exp.LTE, exp.GTE):
-            sign = _SIGNS[kind]
-            if column is not None:
-                return Comparison(column, sign, self._operand(node.expression))
-            return Comparison(self.stored(node.expression), TURNED.get(sign, sign), literal_of(node.this))
+        kind, column, sign = type(node), self._column(node.this), _SIGNS.get(type(node))
+        if sign is not None and column is None:
+            return Comparison(self.stored(node.expression), _TURNED.get(sign, sign), literal_of(node.this))
         column = self.stored(node.this)
-        if kind in (exp.NullSafeEQ, exp.NullSafeNEQ):
-            return Distinct(column, self._operand(node.expression), kind is exp.NullSafeEQ)
+        if sign is not None:
+            return Comparison(column, sign, self._operand(node.expression))
         if kind is exp.Between:
             return Between(column, self._operand(node.args["low"]), self._operand(node.args["high"]))
         if kind is exp.In:

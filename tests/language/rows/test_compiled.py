@@ -156,6 +156,7 @@ NODES = {
     'try("r0"."unit" > - 1)': '"r0"."unit" > -1', '"r0"."died" AND true': '("r0"."died") AND (TRUE)',
     '"r0"."died" = true': '"r0"."died" = TRUE', '"r0"."note" = \'"r0"."unit"\'': '"r0"."note" = \'"r0"."unit"\'',
     '"r0"."unit" BETWEEN 1 AND 2 AND "r0"."died"': '("r0"."unit" BETWEEN 1 AND 2) AND ("r0"."died")',
+    '3 IS DISTINCT FROM "r0"."unit"': '"r0"."unit" IS DISTINCT FROM 3',
     '"r0"."died" = - true': None, '"r0"."day" > - CAST(\'2024-01-01\' AS DATE)': None, 'NOT': None,
     '"r0"."unit" IS': None, '"r0"."unit" NOT': None, '"r0"."died" "r0"."died"': None, '"r0"."note" = \'a': None,
 }  # fmt: skip
