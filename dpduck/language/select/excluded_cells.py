@@ -219,7 +219,7 @@ def reader(domain: Domain, collated: bool) -> Reader | None:
     if sql_type(type_name).is_integer or sql_type(type_name).is_decimal:
         return _number
     known: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
-    return _text if type_name == "VARCHAR" and not collated else known.get(type_name)
+    return text_of if type_name == "VARCHAR" and not collated else known.get(type_name)
 
 
 def _number(node: exp.Expr) -> Fraction | None:
@@ -228,7 +228,8 @@ def _number(node: exp.Expr) -> Fraction | None:
     return None if any("e" in one.name.lower() for one in node.find_all(exp.Literal)) else found
 
 
-def _text(node: exp.Expr) -> str | None:
+def text_of(node: exp.Expr) -> str | None:
+    """Returns the text of a literal."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
@@ -261,7 +262,7 @@ def _parsed(text: str) -> datetime | None:
 def _parser(read: Reader) -> Callable[[str], Value | None]:
     """Returns the reader of labels of a type whose literals are read so."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
-        _number: exact_number, _day: _parsed, _moment: _parsed, _text: str, _flag: "true".__eq__,
+        _number: exact_number, _day: _parsed, _moment: _parsed, text_of: str, _flag: "true".__eq__,
     }  # fmt: skip
     return parsers[read]
 
