@@ -12,13 +12,12 @@ from pathlib import Path
 
 import click
 
-from dpduck.kernel.worker.workers import limit_memory
 from dpduck.server import Tls
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.gate import Service, open_service
 from dpduck.server.idle_vault import IdleVault, Keeping
-from dpduck.server.limits import Limits
+from dpduck.server.limits import Limits, limit_memory
 from dpduck.server.quack import QuackListener
 from dpduck.server.web.listener import WebListener, page_address
 from dpduck.store.store_files import store_files

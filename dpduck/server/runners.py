@@ -19,9 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from dpduck.engine.macros import macros_sql, shipped_texts
-from dpduck.kernel.worker.workers import limit_memory
 from dpduck.server import runner_process
-from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, never, stand_back
+from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, limit_memory, never, stand_back
 from dpduck.server.runner_process import Message, packed, unpacked
 from dpduck.server.vault import ReleasedRows
 from dpduck.values.errors import Refusal

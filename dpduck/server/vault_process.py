@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dpduck.engine.macros import UNEXPECTED
-from dpduck.kernel.worker.workers import limit_memory
-from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, stand_back
+from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, limit_memory, stand_back
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path
 from dpduck.server.owner_door import OwnerDoor

@@ -16,7 +16,6 @@ from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.units import Referenced
-from dpduck.language.rows.compiled import own_of
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import planned
@@ -25,7 +24,7 @@ from dpduck.values.errors import InternalError
 from tests.language.facts import analysed
 from tests.language.full_clinic import open_full_clinic
 from tests.language.golden_files import Golden, read_golden
-from tests.support.nodes import own, rows
+from tests.support.nodes import own, own_of, rows
 
 Cells = dict[tuple[int, ...], list[int]]
 ACCEPTED = [

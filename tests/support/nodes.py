@@ -11,7 +11,7 @@ from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
 from dpduck.kernel.relations import Grouped, Source
-from dpduck.language.rows.compiled import Columns, condition_of, number_of, own_of, value_of
+from dpduck.language.rows.compiled import Columns, condition_of, number_of, program_of, value_of
 from dpduck.values.domain import Domain
 
 
@@ -28,6 +28,11 @@ def columns_of(types: Mapping[str, str]) -> dict[str, Column]:
 def own(sql: str) -> Own:
     """Returns SQL that is taken for trusted code's own."""
     return Own((sql,))
+
+
+def own_of(text: str, columns: Columns) -> Own:
+    """Returns SQL over columns that is taken for trusted code's own."""
+    return Own(program_of(text, columns).pieces)
 
 
 def rows(sql: str) -> Source:

@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from dpduck.kernel.columns.expressions import (
     LONGEST_NUMBER,
@@ -26,7 +27,6 @@ from dpduck.kernel.columns.expressions import (
     Expression,
     Literal,
     Names,
-    columns_of,
     require,
     require_conditions,
     stored_name,
@@ -40,22 +40,27 @@ unless an operand is wider itself. Of longer decimals 2.0 cannot compute the lea
 
 
 class Number(Expression):
-    """A DECIMAL(digits, scale) of one row. Each class says its digits, and how it is written."""
+    """A DECIMAL(digits, scale) of one row. Each class says its places, and how it is written."""
 
-    @property
+    @cached_property
     @abstractmethod
-    def digits(self) -> int:
-        """Returns the decimal digits of its type."""
-
-    @property
-    @abstractmethod
-    def scale(self) -> int:
-        """Returns the digits behind the point."""
+    def places(self) -> tuple[int, int]:
+        """Returns how many digits its type has before the point, and behind it."""
 
     @property
     def whole(self) -> int:
         """Returns the digits before the point."""
-        return self.digits - self.scale
+        return self.places[0]
+
+    @property
+    def scale(self) -> int:
+        """Returns the digits behind the point."""
+        return self.places[1]
+
+    @property
+    def digits(self) -> int:
+        """Returns the decimal digits of its type."""
+        return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> Whole | None:
         """Returns the same number of columns that prepared rows hold cut, None where some column is held otherwise."""
@@ -81,17 +86,10 @@ class StoredNumber(Number):
         kind = sql_type(self.column.type_name)
         require((kind.is_integer and kind.is_signed) or kind.is_decimal)  # without a sign, DuckDB wraps what is below 0
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
-    @property
-    def digits(self) -> int:
-        return sql_type(self.column.type_name).digits
-
-    @property
-    def scale(self) -> int:
-        return sql_type(self.column.type_name).scale
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        kind = sql_type(self.column.type_name)
+        return kind.digits - kind.scale, kind.scale
 
     def write(self, names: Names) -> str:
         name, kind = names(self.column), sql_type(self.column.type_name)
@@ -109,17 +107,10 @@ class LiteralNumber(Number):
     def __post_init__(self) -> None:
         require(self.literal.kind == "number" and not self.literal.sign and len(self.literal.text) <= LONGEST_NUMBER)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
-    @property
-    def digits(self) -> int:
-        return len(self.literal.text.replace(".", ""))
-
-    @property
-    def scale(self) -> int:
-        return len(self.literal.text.partition(".")[2])
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        whole, _, part = self.literal.text.partition(".")
+        return len(whole), len(part)
 
     def write(self, names: Names) -> str:
         return f"CAST({self.literal.text} AS {decimal_name(self.digits, self.scale)})"
@@ -135,17 +126,9 @@ class Negated(Number):
 
     number: Number
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.number.columns
-
-    @property
-    def digits(self) -> int:
-        return self.number.digits
-
-    @property
-    def scale(self) -> int:
-        return self.number.scale
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        return self.number.places
 
     def write(self, names: Names) -> str:
         return f"(- {self.number.write(names)})"
@@ -167,17 +150,9 @@ class Sum(Number):
         require(self.sign in ("+", "-"))
         super().__post_init__()
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.left, self.right))
-
-    @property
-    def digits(self) -> int:
-        return max(self.left.whole, self.right.whole) + self.scale + 1
-
-    @property
-    def scale(self) -> int:
-        return max(self.left.scale, self.right.scale)
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        return max(self.left.whole, self.right.whole) + 1, max(self.left.scale, self.right.scale)
 
     def write(self, names: Names) -> str:
         left, right = (one.widened(self.digits, self.scale, names) for one in (self.left, self.right))
@@ -200,21 +175,15 @@ class Product(Number):
     right: Number
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.left, self.right))
-
-    @property
     def _wide(self) -> bool:
         own = self.left.digits, self.right.digits
         return sum(own) > FAST_DIGITS >= max(own)
 
-    @property
-    def digits(self) -> int:
-        return (FAST_DIGITS + 1 if self._wide else self.left.digits) + self.right.digits
-
-    @property
-    def scale(self) -> int:
-        return self.left.scale + self.right.scale
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        digits = (FAST_DIGITS + 1 if self._wide else self.left.digits) + self.right.digits
+        scale = self.left.scale + self.right.scale
+        return digits - scale, scale
 
     def write(self, names: Names) -> str:
         wide = self._wide
@@ -242,35 +211,25 @@ class Choice(Number):
         require_conditions(self.conditions)
         super().__post_init__()
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((*self.conditions, *self.values))
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        return max(value.whole for value in self.values), max(value.scale for value in self.values)
 
-    @property
-    def digits(self) -> int:
-        return max(value.whole for value in self.values) + self.scale
-
-    @property
-    def scale(self) -> int:
-        return max(value.scale for value in self.values)
-
-    def _branches(self, names: Names) -> list[str]:
+    def _case_sql(self, names: Names, values: Sequence[str]) -> str:
+        """Writes the whole. values: SQL of each value."""
         branches = [f"WHEN {condition.write(names)} THEN" for condition in self.conditions]
-        return [*branches, "ELSE"] if len(self.values) > len(branches) else branches
+        branches += ["ELSE"] if len(values) > len(branches) else []
+        return f"CASE {' '.join(map(' '.join, zip(branches, values, strict=True)))} END"
 
     def write(self, names: Names) -> str:
-        pairs = zip(self._branches(names), self.values, strict=True)
-        return f"CASE {' '.join(f'{one} {value.widened(self.digits, self.scale, names)}' for one, value in pairs)} END"
+        return self._case_sql(names, [value.widened(self.digits, self.scale, names) for value in self.values])
 
     def units(self, cuts: Sequence[Cut]) -> Whole | None:
         values = _alike([value.units(cuts) for value in self.values])
         if values is None:
             return None
-        pairs = zip(self._branches(stored_name), values, strict=True)
         most, bound = max(value.most for value in values), max(value.bound for value in values)
-        return _fitting(
-            f"CASE {' '.join(f'{one} {value.sql}' for one, value in pairs)} END", values[0].scale, most, bound
-        )
+        return _fitting(self._case_sql(stored_name, [one.sql for one in values]), values[0].scale, most, bound)
 
 
 @dataclass(frozen=True)
@@ -286,27 +245,19 @@ class Clamped(Number):
         super().__post_init__()
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.column.columns
-
-    @property
-    def _case(self) -> Choice:
+    def case(self) -> Choice:
         """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END."""
         column = self.column.column
         conditions = Comparison(column, "<=", self.low), Comparison(column, ">=", self.high)
         return Choice(conditions, (_signed(self.low), _signed(self.high), self.column))
 
-    @property
-    def digits(self) -> int:
-        bounds = max(_signed(one).whole for one in (self.low, self.high))
-        return min(bounds + self.scale, self._case.digits)
-
-    @property
-    def scale(self) -> int:
-        return self._case.scale
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        case = self.case
+        return min(case.whole, max(_signed(one).whole for one in (self.low, self.high))), case.scale
 
     def write(self, names: Names) -> str:
-        case = self._case
+        case = self.case
         written = case.write(names)
         return (
             written if case.digits == self.digits else f"TRY_CAST({written} AS {decimal_name(self.digits, self.scale)})"
@@ -330,10 +281,6 @@ class Double(Expression):
 
     def __post_init__(self) -> None:
         require(isinstance(self.number, Number) or _is_machine(self.number))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.number.columns
 
     @property
     def column(self) -> Column | None:

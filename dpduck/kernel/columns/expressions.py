@@ -30,8 +30,8 @@ MOST_HEIGHT = 100
 """Nodes inside of each other in a condition or a number. Functions go down a tree by three calls a node, and Python has
 1,000 calls inside of each other. A worker evaluates a higher expression, as its text."""
 
-SIGNS = ("=", "<>", "!=", "<", ">", "<=", ">=")
-TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+JOINING, OF_NULLS = ("=", "<", ">", "<=", ">="), ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+SIGNS = (*JOINING, "<>", *OF_NULLS)
 
 
 class NotPlain(InternalError):
@@ -58,9 +58,9 @@ class Expression(ABC):
         return 1 + max((one.height for one in nodes_inside(self)), default=0)
 
     @property
-    @abstractmethod
     def columns(self) -> tuple[Column, ...]:
         """Lists the columns that it reads, each once, in the order in which they come first."""
+        return columns_of(nodes_inside(self))
 
     @abstractmethod
     def write(self, names: Names) -> str:
@@ -120,9 +120,9 @@ def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
         left += [(inside, level + 1) for inside in nodes_inside(one)]
 
 
-def columns_of(parts: Iterable[Expression | str]) -> tuple[Column, ...]:
+def columns_of(expressions: Iterable[Expression]) -> tuple[Column, ...]:
     """Lists the columns of expressions, each once."""
-    return tuple(dict.fromkeys(one for part in parts if not isinstance(part, str) for one in part.columns))
+    return tuple(dict.fromkeys(column for expression in expressions for column in expression.columns))
 
 
 # Constants, and comparisons with them.
@@ -142,10 +142,6 @@ class Literal(Expression):
             return
         known = {"text": True, "boolean": self.text in ("TRUE", "FALSE")}
         require(known.get(self.kind, is_moment(self.text, self.kind)) and not self.sign)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
 
     def write(self, names: Names) -> str:
         if sql_type(self.kind).is_moment:
@@ -222,10 +218,6 @@ class Constant(Condition):
     def __post_init__(self) -> None:
         require(self.text in ("TRUE", "FALSE", "NULL"))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
     def write(self, names: Names) -> str:
         return self.text
 
@@ -238,10 +230,6 @@ class Truth(Condition):
 
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_boolean)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
 
     def write(self, names: Names) -> str:
         return names(self.column)
@@ -257,10 +245,7 @@ class Comparison(Condition):
 
     def __post_init__(self) -> None:
         require(self.sign in SIGNS and compares(self.column, self.other))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, self.other))
+        require(self.sign not in OF_NULLS or _has_null(self.column))
 
     def write(self, names: Names) -> str:
         return f"{names(self.column)} {self.sign} {self.other.write(names)}"
@@ -269,109 +254,68 @@ class Comparison(Condition):
     def is_join(self) -> bool:
         """Tells whether it compares columns of two relations. No scan is given such a condition."""
         two = isinstance(self.other, Column) and self.other.relation != self.column.relation
-        return two and self.sign not in ("<>", "!=")
-
-
-@dataclass(frozen=True)
-class Distinct(Condition):
-    """A column IS [NOT] DISTINCT FROM an operand."""
-
-    column: Column
-    other: Operand
-    negated: bool = False
-
-    def __post_init__(self) -> None:
-        require(compares(self.column, self.other) and _has_null(self.column))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, self.other))
-
-    def write(self, names: Names) -> str:
-        sign = "IS NOT DISTINCT FROM" if self.negated else "IS DISTINCT FROM"
-        return f"{names(self.column)} {sign} {self.other.write(names)}"
+        return two and self.sign in JOINING
 
 
 @dataclass(frozen=True)
 class Listed(Condition):
-    """A column [NOT] IN operands."""
+    """A column IN operands."""
 
     column: Column
     values: tuple[Operand, ...]
-    negated: bool = False
 
     def __post_init__(self) -> None:
         require(bool(self.values) and all(compares(self.column, one) for one in self.values))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, *self.values))
-
     def write(self, names: Names) -> str:
         values = ", ".join(one.write(names) for one in self.values)
-        return f"{names(self.column)} {'NOT ' if self.negated else ''}IN ({values})"
+        return f"{names(self.column)} IN ({values})"
 
 
 @dataclass(frozen=True)
 class Between(Condition):
-    """A column [NOT] BETWEEN two operands."""
+    """A column BETWEEN two operands."""
 
     column: Column
     low: Operand
     high: Operand
-    negated: bool = False
 
     def __post_init__(self) -> None:
         require(compares(self.column, self.low) and compares(self.column, self.high))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.column, self.low, self.high))
-
     def write(self, names: Names) -> str:
-        word, ends = "NOT BETWEEN" if self.negated else "BETWEEN", (self.low.write(names), self.high.write(names))
-        return f"{names(self.column)} {word} {ends[0]} AND {ends[1]}"
+        return f"{names(self.column)} BETWEEN {self.low.write(names)} AND {self.high.write(names)}"
 
 
 @dataclass(frozen=True)
 class Like(Condition):
-    """A text [NOT] LIKE a short pattern, without the wildcard _ that would be tried at every place."""
+    """A text LIKE a short pattern, without the wildcard _ that would be tried at every place."""
 
     column: Column
     pattern: Literal
-    negated: bool = False
 
     def __post_init__(self) -> None:
         written = self.pattern.sql
         require(sql_type(self.column.type_name).is_text and self.pattern.kind == "text")
         require("_" not in written and len(written) <= LONGEST_PATTERN)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
     def write(self, names: Names) -> str:
-        return f"{names(self.column)} {'NOT ' if self.negated else ''}LIKE {self.pattern.sql}"
+        return f"{names(self.column)} LIKE {self.pattern.sql}"
 
 
 @dataclass(frozen=True)
 class Is(Condition):
-    """A column IS [NOT] NULL, TRUE or FALSE."""
+    """A column IS NULL, TRUE or FALSE."""
 
     column: Column
     value: str
-    negated: bool = False
 
     def __post_init__(self) -> None:
         truth = self.value in ("TRUE", "FALSE") and sql_type(self.column.type_name).is_boolean
         require(_has_null(self.column) and (self.value == "NULL" or truth))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
     def write(self, names: Names) -> str:
-        return f"{names(self.column)} IS {'NOT ' if self.negated else ''}{self.value}"
+        return f"{names(self.column)} IS {self.value}"
 
 
 @dataclass(frozen=True)
@@ -382,10 +326,6 @@ class Not(Condition):
 
     def __post_init__(self) -> None:
         require_conditions((self.condition,))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.condition.columns
 
     def write(self, names: Names) -> str:
         return f"NOT ({self.condition.write(names)})"
@@ -402,10 +342,6 @@ class Junction(Condition):
         require(self.word in ("AND", "OR"))
         require_conditions(self.conditions)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.conditions)
-
     def write(self, names: Names) -> str:
         return f" {self.word} ".join(f"({one.write(names)})" for one in self.conditions)
 
@@ -419,10 +355,6 @@ class Own(Expression):
 
     pieces: tuple[str | Column, ...]
     type_name: str = ""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.pieces)
 
     def write(self, names: Names) -> str:
         return "".join(one if isinstance(one, str) else names(one) for one in self.pieces)
@@ -451,10 +383,6 @@ class Lookup(Expression):
     @property
     def plain(self) -> bool:
         return False
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.value, self.column))
 
     def write(self, names: Names) -> str:
         raise NotPlain("an equality that a worker computes")

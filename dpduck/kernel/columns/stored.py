@@ -32,10 +32,6 @@ class AsText(Expression):
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_selectable)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
     def write(self, names: Names) -> str:
         return text_sql(names(self.column), self.column.type_name)
 

@@ -90,11 +90,6 @@ class Division:
         """Returns the stored columns that are read for it."""
         return columns_of(self._expressions())
 
-    @property
-    def names(self) -> list[str]:
-        """Returns the columns of the answer."""
-        return [*([KEEP] if self.conditions else []), *self.outputs]
-
     def inputs(self, names: Names = stored_name) -> dict[str, str]:
         """Returns columns to read, by name; each of a type that goes through Arrow unchanged, or as a text."""
         return {f"dpduck_x_{number}": _sent(column, names) for number, column in enumerate(self.columns)}
@@ -132,21 +127,18 @@ class Division:
     def _expressions(self) -> Iterator[Expression]:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
-    def reads_texts(self, other_texts: bool) -> bool:
-        """Tells whether texts are read of a row. other_texts: whether there are any, or bytes, besides the inputs."""
-        return other_texts or bool(self._texts())
-
-    def batch_rows(self, other_texts: bool) -> int:
-        """Tells how many rows go at a time."""
-        kinds = [output.kind for output in self.outputs.values()]
-        made = kinds.count("bytes") * self.longest_made + kinds.count("VARCHAR") * LONGEST_KEY
-        return min(BATCH_TEXTS if self.reads_texts(other_texts) else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
-
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Returns what is asked of the rows of a SELECT; other_texts: as of batch_rows."""
+        """Returns what is asked of the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
+
+        So many rows go at a time that neither their texts nor those that are made of them fill the memory.
+        """
         if not self.needed:
             return Asking(sql, parameters=dict(parameters), stage=stage)
-        rows, kept, texts = self.batch_rows(other_texts), bool(self.conditions), self.reads_texts(other_texts)
+        texts = other_texts or bool(self._texts())
+        kinds = [output.kind for output in self.outputs.values()]
+        made = kinds.count("bytes") * self.longest_made + kinds.count("VARCHAR") * LONGEST_KEY
+        rows = min(BATCH_TEXTS if texts else BATCH_ROWS, MADE_AT_ONCE // max(1, made))
+        kept = bool(self.conditions)
         return Asking(sql, tuple(self.inputs()), self.program(), rows, stage, kept, dict(parameters), texts)
 
     def program(self) -> Program:

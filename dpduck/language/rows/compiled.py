@@ -6,8 +6,11 @@ What an expression's class refuses, and what this does not know, is a program: a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping
+from functools import lru_cache
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
 
 from dpduck.kernel.columns.arithmetic import (
     Choice,
@@ -21,13 +24,10 @@ from dpduck.kernel.columns.arithmetic import (
     Sum,
 )
 from dpduck.kernel.columns.expressions import (
-    SIGNS,
-    TURNED,
     Between,
     Column,
     Comparison,
     Constant,
-    Distinct,
     Expression,
     Is,
     Junction,
@@ -37,28 +37,28 @@ from dpduck.kernel.columns.expressions import (
     Not,
     NotPlain,
     Operand,
-    Own,
     Program,
     Truth,
 )
 from dpduck.kernel.columns.stored import AsText
+from dpduck.language.text.dialect import PrivateDuckDB
+from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 Columns = Mapping[str, Column]
 """The columns that an expression may read, by their SQL."""
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")*)|(?P<number>\d+(?:\.\d+)?)"""
-    r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)|(?P<sign><=|>=|<>|!=|[=<>(),+*-]))""",
-    re.ASCII,
-)
 _ANY_TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)|(?P<odd>['"])""",
     re.ASCII,
 )
-_DOUBLE = re.compile(r"(?P<tried>try\()?CAST\((?P<inside>.*) AS DOUBLE\)(?P<closed>\))?", re.DOTALL | re.IGNORECASE)
-_TEXT = re.compile(r"CAST\((?P<inside>.*) AS VARCHAR\)", re.DOTALL)
-Node = TypeVar("Node")
+_SIGNS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">", exp.LTE: "<=", exp.GTE: ">=", exp.Add: "+", exp.Sub: "-",
+    exp.And: "AND", exp.Or: "OR", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+}  # fmt: skip
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
+"""The parts of a comparison. One with another part is a program: a query behind IN, BETWEEN SYMMETRIC."""
 
 
 def condition_of(text: str, columns: Columns) -> Expression:
@@ -70,20 +70,18 @@ def condition_of(text: str, columns: Columns) -> Expression:
     >>> condition_of('try(abs("r0"."age") > 1)', {age.quoted: age}).plain
     False
     """
-    return _read(text, columns, lambda reader: reader.condition()) or program_of(text, columns)
+    try:
+        return _Compiler(columns).condition(_tree_of(text))
+    except (NotPlain, RecursionError):
+        return program_of(text, columns)
 
 
 def number_of(text: str, columns: Columns) -> Expression:
     """Compiles a DOUBLE."""
-    found = _DOUBLE.fullmatch(text)
-    if found is None or (found["closed"] is not None) != (found["tried"] is not None):
+    try:
+        return _Compiler(columns).double(_tree_of(text))
+    except (NotPlain, RecursionError):
         return program_of(text, columns)
-    column = columns.get(found["inside"])
-    kind = None if column is None else sql_type(column.type_name)
-    if column is not None and kind is not None and (kind.is_float or kind.is_integer):
-        return Double(column)
-    number = _read(found["inside"], columns, lambda reader: reader.number())
-    return program_of(text, columns) if number is None else Double(number)
 
 
 def value_of(text: str, columns: Columns) -> Expression:
@@ -97,10 +95,8 @@ def value_of(text: str, columns: Columns) -> Expression:
 
 def text_of(text: str, columns: Columns) -> Expression:
     """Compiles a VARCHAR."""
-    found = _TEXT.fullmatch(text)
-    column = columns.get(found["inside"]) if found is not None else None
     try:
-        return program_of(text, columns) if column is None else AsText(column)
+        return AsText(_Compiler(columns).stored(_cast(_tree_of(text), "TEXT")))
     except NotPlain:
         return program_of(text, columns)
 
@@ -113,11 +109,6 @@ def program_of(text: str, columns: Columns) -> Program:
 def written(text: str) -> Program | None:
     """Returns an expression of which no column is known yet, None for no text. A worker refuses it as it stands."""
     return Program((text,)) if text else None
-
-
-def own_of(text: str, columns: Columns) -> Own:
-    """Returns SQL of dpduck's own over columns."""
-    return Own(_pieces(text, columns))
 
 
 def _pieces(text: str, columns: Columns) -> tuple[str | Column, ...]:
@@ -133,243 +124,141 @@ def _pieces(text: str, columns: Columns) -> tuple[str | Column, ...]:
     return tuple([*pieces, left] if left else pieces)
 
 
-def _read(text: str, columns: Columns, read: Callable[[_Reader], Node]) -> Node | None:
-    """Returns what all tokens of a text are, None where they are nothing plain."""
-    try:
-        reader = _Reader(_tokens_of(text), columns)
-        found = read(reader)
-        reader.end()
-    except (NotPlain, RecursionError):
-        return None
-    return found
-
-
 def _refused() -> NotPlain:
     return NotPlain("an expression that is not plain")
 
 
-def _tokens_of(text: str) -> list[tuple[str, str]]:
-    """Returns kinds and texts of tokens."""
-    tokens, place = [], 0
-    while text[place:].strip():
-        match = _TOKEN.match(text, place)
-        if match is None or match.lastgroup is None:
+@lru_cache(maxsize=4096)
+def _tree_of(text: str) -> exp.Expr:
+    """Returns the tree of a text, which nobody may change; NotPlain where it is not one expression."""
+    try:
+        found = parse(text, dialect=PrivateDuckDB)
+    except (SqlglotError, RecursionError):
+        raise _refused() from None
+    if len(found) != 1 or found[0] is None:
+        raise _refused()
+    return found[0]
+
+
+def _cast(node: exp.Expr, type_name: str) -> exp.Expr:
+    """Returns the expression that is cast to a type. sqlglot's name of VARCHAR is TEXT."""
+    if type(node) is not exp.Cast or node.to.sql(dialect="duckdb") != type_name:
+        raise _refused()
+    found: exp.Expr = node.this
+    return found
+
+
+class _Compiler:
+    """Compiles trees over columns. A node of another class than those below is refused."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def condition(self, node: exp.Expr) -> Expression:
+        """Compiles a condition, without its brackets and TRY."""
+        if (column := self._column(node)) is not None:
+            return Truth(column)
+        if isinstance(node, (exp.Paren, exp.Try)):
+            return self.condition(node.this)
+        if isinstance(node, exp.Not):
+            return Not(self.condition(node.this))
+        if isinstance(node, (exp.And, exp.Or)):
+            return Junction(_SIGNS[type(node)], tuple(map(self.condition, node.flatten(unnest=False))))
+        if isinstance(node, (exp.Boolean, exp.Null)):
+            return Constant(node.sql(dialect="duckdb"))
+        return self._comparison(node)
+
+    def _comparison(self, node: exp.Expr) -> Expression:
+        if not isinstance(node, exp.Predicate) or not {name for name, value in node.args.items() if value} <= _PARTS:
             raise _refused()
-        tokens.append((match.lastgroup, match[match.lastgroup]))
-        place = match.end()
-    return tokens
-
-
-class _Reader:
-    """Reads the tokens of one condition or number."""
-
-    def __init__(self, tokens: Sequence[tuple[str, str]], columns: Columns) -> None:
-        self._tokens, self._columns, self._place = tokens, columns, 0
-
-    def end(self) -> None:
-        """Refuses tokens that are left."""
-        if self._place != len(self._tokens):
-            raise _refused()
-
-    def condition(self) -> Expression:
-        """Reads conditions joined by OR."""
-        found = [self._conjunction()]
-        while self._word("OR"):
-            found.append(self._conjunction())
-        return found[0] if len(found) == 1 else Junction("OR", tuple(found))
-
-    def _conjunction(self) -> Expression:
-        found = [self._negation()]
-        while self._word("AND"):
-            found.append(self._negation())
-        return found[0] if len(found) == 1 else Junction("AND", tuple(found))
-
-    def _negation(self) -> Expression:
-        if self._word("NOT"):
-            return Not(self._negation())
-        return self._predicate()
-
-    def _predicate(self) -> Expression:
-        for constant in ("TRUE", "FALSE", "NULL"):
-            if self._word(constant):
-                return Constant(constant)
-        column = self._column()
-        if column is not None:
-            return self._compared(column)
-        if self._word("TRY") and self._peek()[1] != "(":
-            raise _refused()
-        if self._sign("("):
-            found = self.condition()
-            self._expect(")")
-            return found
-        literal, (_, sign) = self._literal(), self._next()
-        column = self._column()
-        if column is None:
-            raise _refused()
-        return Comparison(column, TURNED.get(sign, sign), literal)
-
-    def _compared(self, column: Column) -> Expression:
-        """Reads what follows a column: nothing after a BOOLEAN, else one comparison."""
-        if self._word("IS"):
-            return self._after_is(column)
-        negated = self._word("NOT")
-        if self._word("BETWEEN"):
-            low = self._operand()
-            if not self._word("AND"):
-                raise _refused()
-            return Between(column, low, self._operand(), negated)
-        if self._word("IN"):
-            self._expect("(")
-            values = [self._operand()]
-            while self._sign(","):
-                values.append(self._operand())
-            self._expect(")")
-            return Listed(column, tuple(values), negated)
-        if self._word("LIKE"):
-            return Like(column, self._literal(), negated)
-        if negated:
-            raise _refused()
-        if self._peek()[1] in SIGNS:
-            return Comparison(column, self._next()[1], self._operand())
-        return Truth(column)
-
-    def _after_is(self, column: Column) -> Expression:
-        negated = self._word("NOT")
-        if self._word("DISTINCT"):
-            if not self._word("FROM"):
-                raise _refused()
-            return Distinct(column, self._operand(), negated)
-        value = next((word for word in ("NULL", "TRUE", "FALSE") if self._word(word)), "")
-        return Is(column, value, negated)
-
-    def _operand(self) -> Operand:
-        """Reads a column or a literal."""
-        column = self._column()
-        return self._literal() if column is None else column
-
-    def _literal(self) -> Literal:
-        """Reads a text, a number, a boolean, DATE or TIMESTAMP."""
-        kind, text = self._next()
-        if kind == "text":
-            return Literal("text", text[1:-1].replace("''", "'"))
-        sign = text if text == "-" else ""
-        if sign:
-            kind, text = self._next()
-        if kind == "number":
-            return Literal("number", text, sign)
-        if kind == "word" and text.upper() in ("TRUE", "FALSE") and not sign:
-            return Literal("boolean", text.upper())
-        if kind == "word" and text.upper() == "CAST" and not sign:
-            return self._cast()
+        kind, column, sign = type(node), self._column(node.this), _SIGNS.get(type(node))
+        if sign is not None and column is None:
+            return Comparison(self.stored(node.expression), _TURNED.get(sign, sign), literal_of(node.this))
+        column = self.stored(node.this)
+        if sign is not None:
+            return Comparison(column, sign, self._operand(node.expression))
+        if kind is exp.Between:
+            return Between(column, self._operand(node.args["low"]), self._operand(node.args["high"]))
+        if kind is exp.In:
+            return Listed(column, tuple(map(self._operand, node.expressions)))
+        if kind is exp.Like:
+            like = Like(column, literal_of(node.expression))
+            return Not(like) if node.args.get("negate") else like
+        if kind is exp.Is and not node.args.get("negate"):
+            return Is(column, node.expression.sql(dialect="duckdb"))
         raise _refused()
 
-    def _cast(self) -> Literal:
-        self._expect("(")
-        kind, text = self._next()
-        if kind != "text" or not self._word("AS"):
-            raise _refused()
-        _, named = self._next()
-        self._expect(")")
-        if not sql_type(named).is_moment:
-            raise _refused()
-        return Literal(named, text[1:-1])
+    def double(self, node: exp.Expr) -> Double:
+        """Compiles a DOUBLE, inside of TRY or not."""
+        inside = _cast(node.this if isinstance(node, exp.Try) else node, "DOUBLE")
+        column = self._column(inside)
+        if column is None or sql_type(column.type_name).is_decimal:
+            return Double(self._number(inside))
+        return Double(column)
 
-    def number(self) -> Number:
-        """Reads a sum."""
-        found = self._product()
-        while True:
-            sign = next((sign for sign in "+-" if self._sign(sign)), None)
-            if sign is None:
-                return found
-            if sign == self._peek()[1] == "-":
-                raise _refused()
-            found = Sum(found, sign, self._product())
-
-    def _product(self) -> Number:
-        found = self._factor()
-        while self._sign("*"):
-            found = Product(found, self._factor())
-        return found
-
-    def _factor(self) -> Number:
-        if self._sign("-"):
-            if self._peek()[1] == "-":  # of a comment
-                raise _refused()
-            return Negated(self._factor())
-        if self._sign("("):
-            number = self.number()
-            self._expect(")")
-            return number
-        if self._word("CASE"):
-            return self._case()
-        column = self._column()
-        if column is not None:
+    def _number(self, node: exp.Expr) -> Number:
+        if (column := self._column(node)) is not None:
             return StoredNumber(column)
-        kind, text = self._next()
-        if kind != "number":
-            raise _refused()
-        return LiteralNumber(Literal("number", text))
+        if isinstance(node, exp.Paren):
+            return self._number(node.this)
+        if isinstance(node, exp.Neg):
+            return Negated(self._number(node.this))
+        if isinstance(node, (exp.Add, exp.Sub)):
+            return Sum(self._number(node.this), _SIGNS[type(node)], self._number(node.expression))
+        if isinstance(node, exp.Mul):
+            return Product(self._number(node.this), self._number(node.expression))
+        if isinstance(node, exp.Case) and node.this is None:
+            return self._case(node)
+        return LiteralNumber(literal_of(node))
 
-    def _case(self) -> Number:
-        conditions, values = list[Expression](), list[Number]()
-        while self._word("WHEN"):
-            conditions.append(self.condition())
-            if not self._word("THEN"):
-                raise _refused()
-            values.append(self.number())
-        if self._word("ELSE"):
-            values.append(self.number())
-        if not self._word("END"):
-            raise _refused()
-        return _clamped(conditions, values) or Choice(tuple(conditions), tuple(values))
+    def _case(self, node: exp.Case) -> Number:
+        conditions = tuple(self.condition(one.this) for one in node.args["ifs"])
+        written = [*(one.args["true"] for one in node.args["ifs"]), node.args.get("default")]
+        values = tuple(self._number(one) for one in written if one is not None)
+        choice = Choice(conditions, values)
+        return _clamped(choice) or choice
 
-    def _column(self) -> Column | None:
-        """Reads a column, in brackets or not; nothing is read where there is none."""
-        depth = 0
-        while self._peek(depth)[1] == "(":
-            depth += 1
-        column = self._columns.get(self._peek(depth)[1])
-        if column is None or any(self._peek(depth + 1 + closing)[1] != ")" for closing in range(depth)):
+    def _column(self, node: exp.Expr) -> Column | None:
+        """Returns a column, in brackets or not; None for what is none."""
+        node = node.unnest()
+        if not isinstance(node, exp.Column) or not all(part.args.get("quoted") for part in node.parts):
             return None
-        self._place += 2 * depth + 1
+        return self._columns.get(".".join(quote_identifier(part.name) for part in node.parts))
+
+    def stored(self, node: exp.Expr) -> Column:
+        """Returns a column, in brackets or not; all else is refused."""
+        column = self._column(node)
+        if column is None:
+            raise _refused()
         return column
 
-    def _peek(self, ahead: int = 0) -> tuple[str, str]:
-        place = self._place + ahead
-        return self._tokens[place] if place < len(self._tokens) else ("", "")
-
-    def _next(self) -> tuple[str, str]:
-        token = self._peek()
-        self._place += 1
-        return token
-
-    def _word(self, word: str) -> bool:
-        kind, text = self._peek()
-        found = kind == "word" and text.upper() == word
-        self._place += found
-        return found
-
-    def _sign(self, sign: str) -> bool:
-        found = self._peek() == ("sign", sign)
-        self._place += found
-        return found
-
-    def _expect(self, sign: str) -> None:
-        if not self._sign(sign):
-            raise _refused()
+    def _operand(self, node: exp.Expr) -> Operand:
+        """Compiles a column or a literal."""
+        return self._column(node) or literal_of(node)
 
 
-def _clamped(conditions: Sequence[Expression], values: Sequence[Number]) -> Clamped | None:
-    """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END as a clamped column."""
-    if len(conditions) != 2 or len(values) != 3 or not isinstance(values[2], StoredNumber):
+def literal_of(node: exp.Expr) -> Literal:
+    """Compiles a text, a number, a boolean, DATE or TIMESTAMP. A sign stands before numbers alone."""
+    sign = "-" if isinstance(node, exp.Neg) else ""
+    inside: exp.Expr = node.this if sign else node
+    if isinstance(inside, exp.Boolean):
+        return Literal("boolean", inside.sql(dialect="duckdb"), sign)
+    written = inside.this if isinstance(inside, exp.Cast) else inside
+    if not isinstance(written, exp.Literal) or (written is not inside and not written.is_string):
+        raise _refused()
+    if written is not inside:
+        return Literal(inside.args["to"].sql(dialect="duckdb"), written.name, sign)
+    return Literal("text" if written.is_string else "number", written.name, sign)
+
+
+def _clamped(choice: Choice) -> Clamped | None:
+    """Returns a CASE that cuts a column to two constants as a clamped column; None for any other CASE."""
+    column, conditions = choice.values[-1], [one for one in choice.conditions if isinstance(one, Comparison)]
+    ends = [one.other for one in conditions if isinstance(one.other, Literal)]
+    if not isinstance(column, StoredNumber) or len(ends) != 2:
         return None
-    ends = []
-    for condition, sign, value in zip(conditions, ("<=", ">="), values, strict=False):
-        inner = value.number if isinstance(value, Negated) else value
-        if not isinstance(inner, LiteralNumber) or not isinstance(condition, Comparison):
-            return None
-        end = Literal("number", inner.literal.text, "" if inner is value else "-")
-        if (condition.column, condition.sign, condition.other) != (values[2].column, sign, end):
-            return None
-        ends.append(end)
-    return Clamped(values[2], *ends)
+    try:
+        found = Clamped(column, *ends)
+    except NotPlain:
+        return None
+    return found if found.case == choice else None

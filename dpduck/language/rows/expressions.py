@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from dpduck.kernel.columns.expressions import is_moment
+from dpduck.kernel.columns.expressions import LONGEST_NUMBER, NotPlain
+from dpduck.language.rows.compiled import literal_of
 from dpduck.language.rows.functions import CAST_TYPES, check_row_local
 from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.language.text.positions import refusal
-from dpduck.values.sqltypes import SqlType, sql_type
+from dpduck.values.sqltypes import sql_type
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 BOOLEAN = (
@@ -20,7 +21,6 @@ BOOLEAN = (
     exp.Like, exp.ILike, exp.Escape, exp.SimilarTo, exp.Glob, exp.RegexpLike,
 )  # fmt: skip
 """Nodes that are of BOOLEAN type whatever is in them."""
-_PLAIN_NUMBER = re.compile(r"(\d+)(?:\.(\d+))?", re.ASCII)
 
 
 def sql_of(expression: exp.Expr) -> str:
@@ -83,32 +83,16 @@ def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
 
 def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) -> bool:
     """Tells whether DuckDB compares the column with the literal without a cast that could fail, of either of them."""
-    if not isinstance(column, exp.Column):
+    if not isinstance(column, exp.Column) or isinstance(literal, exp.Boolean):
         return False
     type_name = types.get(sql_of(column), "")
-    if isinstance(literal, exp.Cast) and isinstance(literal.this, exp.Literal):
-        named = literal.to.sql(dialect="duckdb")
-        return named == type_name and literal.this.is_string and is_moment(literal.this.name, type_name)
-    if isinstance(literal, exp.Neg) and isinstance(literal.this, exp.Literal) and not literal.this.is_string:
-        literal = literal.this
-    if not isinstance(literal, exp.Literal):
+    number = literal.this if isinstance(literal, exp.Neg) else literal
+    if sql_type(type_name).is_float and isinstance(number, exp.Literal) and not number.is_string:
+        return len(number.name) <= LONGEST_NUMBER  # one with an exponent, too, which the kernel leaves to a worker
+    try:
+        return literal_of(literal).is_like(type_name)
+    except NotPlain:
         return False
-    if literal.is_string:
-        return type_name == "VARCHAR" or is_moment(literal.name, type_name)
-    kind = sql_type(type_name)
-    if kind.is_integer:
-        return literal.is_int and len(literal.name) <= 9
-    if kind.is_float:  # beside a number too long for HUGEINT, DuckDB 2.0 casts the column, and raises for NaN
-        return len(literal.name) <= 16
-    return kind.is_decimal and _fits_decimal(literal.name, kind)
-
-
-def _fits_decimal(number: str, kind: SqlType) -> bool:
-    """Tells whether the type has a place for each digit of the number, so that the column is compared as it is."""
-    digits = _PLAIN_NUMBER.fullmatch(number)
-    if not digits:
-        return False
-    return len(digits[2] or "") <= kind.scale and len(digits[1]) <= kind.digits - kind.scale
 
 
 # Words of a statement that are written into SQL as they stand must be words, whatever the parser took them for.

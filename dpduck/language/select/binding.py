@@ -15,6 +15,7 @@ from dpduck.language.rows.scope import Scope, resolve
 from dpduck.language.rows.sql import base, column_types, places_sql, written_conditions
 from dpduck.language.rows.tree import PrivateJoin, RowSource
 from dpduck.language.select.aggregates import AggregateReader
+from dpduck.language.select.excluded_cells import text_of
 from dpduck.language.select.request import Key, Request
 from dpduck.language.select.value_ranges import literal
 from dpduck.language.text.dialect import exact_number
@@ -300,9 +301,9 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
         domain = source.domain(column) if isinstance(column, exp.Column) else None
         if not isinstance(column, exp.Column) or not isinstance(domain, ValueDomain) or domain.other is not None:
             continue
-        known = _reader(domain.type_name)
-        written = known(value) if known is not None else None
-        if known is not None and written is not None and written not in _values(domain):
+        read = _reader(domain.type_name)
+        written = None if read is None else read(value)
+        if written is not None and written not in _values(domain):
             raise refusal(
                 value, f"{sql_of(value)[:60]} is not in the domain of {column.name}", _listed(written, domain)
             )
@@ -310,16 +311,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
     """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
-    return _text if type_name == "VARCHAR" else _number if sql_type(type_name).is_integer else None
-
-
-def _text(node: exp.Expr) -> str | None:
-    node = node.unnest()
-    return node.name if isinstance(node, exp.Literal) and node.is_string else None
-
-
-def _number(node: exp.Expr) -> Fraction | None:
-    return literal(node.unnest())
+    return text_of if type_name == "VARCHAR" else literal if sql_type(type_name).is_integer else None
 
 
 def _values(domain: ValueDomain) -> frozenset[Fraction | str | None]:

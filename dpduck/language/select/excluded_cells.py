@@ -83,20 +83,14 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
     None where some do and some do not, or where that is not known; and for codes of a single value, which can be tried.
     """
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
-    spans = [] if read is None else spans_of(domain, read)
-    if read is None or not isinstance(domain, RangeDomain):
-        several = [False] * domain.size
-        if not isinstance(domain, RangeDomain) and domain.other is not None:
-            several[-1] = True
-            known = frozenset(span.low for span in spans if span.low is not None)
-            spans = [*spans[:-1], Span(None, anything=True, besides=known)]
-    else:
-        single = sql_type(domain.type_name).is_integer and domain.step == "1"
-        several = [not single] * len(domain.edges) + [False] * domain.with_null
-        if domain.with_edges:
-            spans, several[0], several[len(domain.edges) - 1] = _with_beyond(spans, domain, read), True, True
     if read is None:
         return [None] * domain.size
+    spans, several = spans_of(domain, read), stands_for_several(domain)
+    if isinstance(domain, RangeDomain):
+        spans = _with_beyond(spans, domain, read) if domain.with_edges else spans
+    elif domain.other is not None:
+        known = frozenset(span.low for span in spans if span.low is not None)
+        spans = [*spans[:-1], Span(None, anything=True, besides=known)]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     opposite, found = negated(condition), list[bool | None]()
     for span, many in zip(spans, several, strict=True):
@@ -225,7 +219,7 @@ def reader(domain: Domain, collated: bool) -> Reader | None:
     if sql_type(type_name).is_integer or sql_type(type_name).is_decimal:
         return _number
     known: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
-    return _text if type_name == "VARCHAR" and not collated else known.get(type_name)
+    return text_of if type_name == "VARCHAR" and not collated else known.get(type_name)
 
 
 def _number(node: exp.Expr) -> Fraction | None:
@@ -234,7 +228,8 @@ def _number(node: exp.Expr) -> Fraction | None:
     return None if any("e" in one.name.lower() for one in node.find_all(exp.Literal)) else found
 
 
-def _text(node: exp.Expr) -> str | None:
+def text_of(node: exp.Expr) -> str | None:
+    """Returns the text of a literal."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
@@ -267,7 +262,7 @@ def _parsed(text: str) -> datetime | None:
 def _parser(read: Reader) -> Callable[[str], Value | None]:
     """Returns the reader of labels of a type whose literals are read so."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
-        _number: exact_number, _day: _parsed, _moment: _parsed, _text: str, _flag: "true".__eq__,
+        _number: exact_number, _day: _parsed, _moment: _parsed, text_of: str, _flag: "true".__eq__,
     }  # fmt: skip
     return parsers[read]
 

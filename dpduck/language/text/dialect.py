@@ -178,40 +178,28 @@ def _unclosed(text: str) -> Position | None:
 def _check_each(text: str, tokens: list[Token]) -> None:
     depth = prefixes = 0
     for token in tokens:
-        if token.token_type == TokenType.SEMICOLON:
-            raise Refusal(
-                "two statements in one text", accepted="one statement", position=position_in(text, token.start)
-            )
-        if token.token_type not in _QUOTED and "`" in token.text:
-            raise Refusal(
-                "DuckDB has no backticks",
-                accepted='double quotes around a name: "name"',
-                position=position_in(text, token.start),
-            )
-        if token.token_type not in _QUOTED and any(map(_is_invisible, token.text)):
-            raise Refusal(
-                "an invisible character outside quotes",
-                accepted="blanks, tabs and line ends between words",
-                position=position_in(text, token.start),
-            )
-        if HOLE in token.text.lower():
-            raise Refusal(
-                f"the name {HOLE} is dpduck's own", accepted="another name", position=position_in(text, token.start)
-            )
-        if len(token.text) > MAX_LITERAL:
-            raise Refusal(
-                f"a literal of {len(token.text)} characters",
-                accepted=f"at most {MAX_LITERAL}",
-                position=position_in(text, token.start),
-            )
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         prefixes = prefixes + 1 if token.token_type in _PREFIXES else 0
-        if depth > MAX_DEPTH or prefixes > MAX_DEPTH:
-            raise Refusal(
-                "the statement is nested too deeply",
-                accepted=f"at most {MAX_DEPTH} levels",
-                position=position_in(text, token.start),
-            )
+        refused = _refused(token)
+        if not refused and (depth > MAX_DEPTH or prefixes > MAX_DEPTH):
+            refused = "the statement is nested too deeply", f"at most {MAX_DEPTH} levels"
+        if refused:
+            raise Refusal(refused[0], accepted=refused[1], position=position_in(text, token.start))
+
+
+def _refused(token: Token) -> tuple[str, str] | None:
+    """Returns the reason to refuse a token by itself, and what is accepted instead."""
+    if token.token_type == TokenType.SEMICOLON:
+        return "two statements in one text", "one statement"
+    if token.token_type not in _QUOTED and "`" in token.text:
+        return "DuckDB has no backticks", 'double quotes around a name: "name"'
+    if token.token_type not in _QUOTED and any(map(_is_invisible, token.text)):
+        return "an invisible character outside quotes", "blanks, tabs and line ends between words"
+    if HOLE in token.text.lower():
+        return f"the name {HOLE} is dpduck's own", "another name"
+    if len(token.text) > MAX_LITERAL:
+        return f"a literal of {len(token.text)} characters", f"at most {MAX_LITERAL}"
+    return None
 
 
 SMALLEST_AMOUNT = Fraction(1, 10**100)

@@ -19,8 +19,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
-from dpduck.kernel.worker.workers import limit_memory
-from dpduck.server.limits import Places
+from dpduck.server.limits import Places, limit_memory
 from dpduck.values.errors import Refusal
 
 SECONDS = 10.0

@@ -18,7 +18,6 @@ from dpduck.kernel.columns.expressions import (
     Column,
     Comparison,
     Constant,
-    Distinct,
     Expression,
     Is,
     Junction,
@@ -71,16 +70,19 @@ ACCEPTED: dict[str, tuple[Made, str]] = {
     "a BOOLEAN": (partial(Truth, DIED), '"r0"."died"'),
     "a number beside an integer": (partial(Comparison, UNIT, "<=", ONE), '"r0"."unit" <= 1'),
     "two integers": (partial(Comparison, UNIT, "=", COLUMN["large"]), '"r0"."unit" = "r0"."large"'),
-    "two of one type": (partial(Comparison, NOTE, "!=", COLUMN["other"]), '"r0"."note" != "r0"."other"'),
+    "two of one type": (partial(Comparison, NOTE, "<>", COLUMN["other"]), '"r0"."note" <> "r0"."other"'),
     "a text beside a day": (partial(Comparison, DAY, ">", LEAP), "\"r0\".\"day\" > '2024-02-29'"),
     "a decimal that fits": (partial(Comparison, PRICE, "<", Literal("number", "9.25")), '"r0"."price" < 9.25'),
-    "distinct": (partial(Distinct, NOTE, TEXT, True), "\"r0\".\"note\" IS NOT DISTINCT FROM 'it''s'"),
-    "a list": (partial(Listed, UNIT, (ONE, COLUMN["large"]), True), '"r0"."unit" NOT IN (1, "r0"."large")'),
+    "distinct": (
+        partial(Comparison, NOTE, "IS NOT DISTINCT FROM", TEXT),
+        "\"r0\".\"note\" IS NOT DISTINCT FROM 'it''s'",
+    ),
+    "a list": (partial(Listed, UNIT, (ONE, COLUMN["large"])), '"r0"."unit" IN (1, "r0"."large")'),
     "a range": (partial(Between, UNIT, ONE, ONE), '"r0"."unit" BETWEEN 1 AND 1'),
-    "a pattern": (partial(Like, NOTE, Literal("text", "a%"), True), "\"r0\".\"note\" NOT LIKE 'a%'"),
+    "a pattern": (partial(Like, NOTE, Literal("text", "a%")), "\"r0\".\"note\" LIKE 'a%'"),
     "IS NULL of a list": (partial(Is, COLUMN["tags"], "NULL"), '"r0"."tags" IS NULL'),
-    "IS NULL of a label that is called VARIANT": (partial(Is, COLUMN["kind"], "NULL", True), '"r0"."kind" IS NOT NULL'),
-    "IS TRUE": (partial(Is, DIED, "TRUE", True), '"r0"."died" IS NOT TRUE'),
+    "IS NULL of a label that is called VARIANT": (partial(Is, COLUMN["kind"], "NULL"), '"r0"."kind" IS NULL'),
+    "IS TRUE": (partial(Is, DIED, "TRUE"), '"r0"."died" IS TRUE'),
     "NOT": (partial(Not, OLD), 'NOT ("r0"."unit" > 1)'),
     "AND": (partial(Junction, "AND", (OLD, Truth(DIED))), '("r0"."unit" > 1) AND ("r0"."died")'),
     "OR of one's own SQL": (partial(Junction, "OR", (Own(("TRUE",)), OLD)), '(TRUE) OR ("r0"."unit" > 1)'),
@@ -106,7 +108,7 @@ def of_one_kind(name: str, other: Operand) -> dict[str, Made]:
     """Every node that compares a column with an operand."""
     column = COLUMN[name]
     return {
-        "=": partial(Comparison, column, "=", other), "IS DISTINCT FROM": partial(Distinct, column, other),
+        **{sign: partial(Comparison, column, sign, other) for sign in ("=", "IS DISTINCT FROM")},
         "IN": partial(Listed, column, (other,)), "from": partial(Between, column, other, other),
     }  # fmt: skip
 
@@ -239,9 +241,9 @@ def test_columns_have_the_names_that_they_are_given() -> None:
 
 
 def test_which_comparisons_join() -> None:
-    """Of columns of two relations, but for <>: DuckDB has no way to join by that."""
+    """Of columns of two relations, but for <> and its like: DuckDB has no way to join by these."""
     there = Column("r1", "unit", "INTEGER")
-    joining = [sign for sign in ("=", "<", ">=", "<>", "!=") if Comparison(UNIT, sign, there).is_join]
+    joining = [sign for sign in ("=", "<", ">=", "<>", "IS DISTINCT FROM") if Comparison(UNIT, sign, there).is_join]
     assert joining == ["=", "<", ">="]
     assert not Comparison(UNIT, "=", COLUMN["large"]).is_join and not OLD.is_join
 

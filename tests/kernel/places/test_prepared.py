@@ -24,7 +24,7 @@ from dpduck.kernel.queries.keys import read_groups
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.units import ROWS, Referenced, lookup_sql
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.compiled import own_of, text_of
+from dpduck.language.rows.compiled import text_of
 from dpduck.language.rows.relation import Reading, relation_of
 from dpduck.language.rows.sql import unit_of
 from dpduck.language.rows.tree import of_relation
@@ -36,7 +36,7 @@ from dpduck.store.prepared import cuts_of
 from dpduck.values.errors import InternalError
 from dpduck.values.quoting import quote_identifier
 from tests.mechanisms.cubes.aggregate_clinic import open_stays, plan_of
-from tests.support.nodes import adds, by_digest, columns_of, compiled, selected
+from tests.support.nodes import adds, by_digest, columns_of, compiled, own_of, selected
 
 KEY = b"key"
 WORKERS = Workers()

@@ -132,7 +132,8 @@ def test_what_fits_into_memory_in_a_batch_fits_alone(plain: Workers, times: int)
 
 LIMITED = """
 import sys, pyarrow as pa
-from dpduck.kernel.worker.workers import Program, Workers, limit_memory
+from dpduck.kernel.worker.workers import Program, Workers
+from dpduck.server.limits import limit_memory
 assert limit_memory(400 << 20)
 row, found, pool = "a" * 65_535, [], Workers()
 for rows in ([row, "x"], [row, row, "x"], [row]):
