@@ -9,22 +9,14 @@ from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Expression, Literal
 from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Branch, Union
-from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.kernel.units import person_of, unit_type
+from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Clamp, Column, Policy
 from dpduck.language.rows.moments import moments_of
-from dpduck.language.rows.relation import PrivateRelation, Reading, comparable
+from dpduck.language.rows.relation import PrivateRelation, Reading, comparable, unit_beside
 from dpduck.language.rows.scope import Relation, Scope, base_column
-from dpduck.language.rows.sql import (
-    always_there,
-    carried_unit,
-    column_types,
-    from_sql,
-    row_columns,
-    source_of,
-    stored_sql,
-    unit_sql,
-)
-from dpduck.language.rows.tree import RowSource, require_free_names
+from dpduck.language.rows.sql import compile_rows, stored_sql
+from dpduck.language.rows.tree import RowSource, choices_of, require_free_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -45,27 +37,26 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
     branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
     _require_one_unit(branches, nodes)
     columns = _columns(branches, nodes)
-    unit_type = _unit_type(branches, query)
+    kind = _unit_type(branches, query)
     alias, first = f"r{next(reading.private)}", branches[0]
     most = sum(branch.usual_rows for branch in branches)
     unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(branches, columns))
     reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
+    policy, made = _policy(branches, columns, unit), [_branch(branch, columns) for branch in branches]
     relation = PrivateRelation(
-        alias,
+        Union(tuple(branch for branch, _ in made), alias),
         first.table,
-        "(" + " UNION ALL ".join(_branch_sql(branch, columns) for branch in branches) + ")",
-        _policy(branches, columns, unit),
-        (*columns, Column(UNIT_COLUMN, unit_type)),
-        UNIT_COLUMN,
-        unit_type,
+        "(" + " UNION ALL ".join(sql for _, sql in made) + ")",
+        policy,
+        (*columns, Column(UNIT_COLUMN, kind)),
+        unit_beside(alias, kind, policy),
         _links(branches, columns),
         tuple(column.name for column in columns),
         reads,
-        unit_names=tuple(name for branch in branches for one in branch.relations for name in one.unit_columns),
-        nested=Union(tuple(_branch(branch, columns) for branch in branches), alias),
+        tuple(name for branch in branches for one in branch.relations for name in one.unit_columns),
     )
     scope = Scope((Relation("", tuple((column.name, base_column(alias, column.name)) for column in columns)),))
-    return RowSource(relation, (), scope, (), ((relation,),), tuple(branches))
+    return RowSource(relation, (), scope, (), choices_of(relation), tuple(branches))
 
 
 def _branches(query: exp.Expr) -> list[exp.Expr]:
@@ -104,8 +95,8 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
     """Returns the names of the first branch; every branch has the same number of columns, of the same types."""
     columns: list[Column] = []
     for branch, node in zip(branches, nodes, strict=True):
-        outputs, types = _outputs(branch), column_types(branch)
-        found = [Column(name, _type(expression, types, node)) for name, expression in outputs]
+        outputs = _outputs(branch)
+        found = [Column(name, _type(expression, branch.types, node)) for name, expression in outputs]
         _require_short_texts([expression.unnest() for _, expression in outputs], node)
         columns = columns or found
         if [column.type_name for column in found] != [column.type_name for column in columns]:
@@ -134,32 +125,25 @@ def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str
     raise refusal(node, "an expression inside UNION ALL is refused", "columns and texts; expressions around UNION ALL")
 
 
-def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
-    listed = [
-        f"{sql_of(expression.unnest())} AS {quote_identifier(column.name)}"
-        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
-    ]
-    types = column_types(branch)
-    where = " AND ".join(sorted({f"({safe_sql(condition, types)})" for condition in branch.filters}))
-    sql = f"SELECT {', '.join((*listed, f'{unit_sql(branch)} AS {UNIT_COLUMN}'))} FROM {from_sql(branch)}"
-    return f"{sql} WHERE {where}" if where else sql
-
-
-def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
-    known, unit, outputs = row_columns(branch), carried_unit(branch), list[tuple[Expression, str]]()
+def _branch(branch: RowSource, columns: Sequence[Column]) -> tuple[Branch, str]:
+    """Returns a SELECT as the kernel has it, and as SQL."""
+    rows, unit, outputs, listed = compile_rows(branch), branch.unit, list[tuple[Expression, str]](), list[str]()
     for (_, expression), column in zip(_outputs(branch), columns, strict=True):
-        node = expression.unnest()
+        node, name = expression.unnest(), quote_identifier(column.name)
         text = isinstance(node, exp.Literal) and node.is_string
-        output = Literal("text", node.name) if text else known[stored_sql(node)]
-        outputs.append((output, quote_identifier(column.name)))
+        outputs.append((Literal("text", node.name) if text else branch.columns[stored_sql(node)], name))
+        listed.append(f"{sql_of(node)} AS {name}")
     if unit is None:
         raise InternalError("a UNION ALL of rows that are units")
-    return Branch(source_of(branch, filtered=True), unit, tuple(outputs))
+    person = person_of(unit) or unit
+    sql = f"SELECT {', '.join((*listed, f'{person.sql} AS {UNIT_COLUMN}'))} FROM {rows.from_sql}"
+    sql += f" WHERE {' AND '.join(rows.where)}" if rows.where else ""
+    return Branch(rows.source, unit, tuple(outputs)), sql
 
 
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
     """Returns the type of the first branch's unit; those of the others compare with it as keys do."""
-    found = [branch.units[0][0].unit_type for branch in branches]
+    found = [unit_type(branch.units[0][0]) for branch in branches]
     if not all(comparable(found[0], other) for other in found):
         raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
     return found[0]
@@ -170,7 +154,7 @@ def _period(branches: Sequence[RowSource], columns: Sequence[Column]) -> Period 
     own = branches[0].first.policy.unit.period
     if own is None:
         return None
-    moments = [moments_of(always_there(branch, len(branch.joins))) for branch in branches]
+    moments = [moments_of(branch.always_there) for branch in branches]
     for place, column in enumerate(columns):
         shown = [_outputs(branch)[place][1].unnest() for branch in branches]
         if all(any(of.is_column(one) for of in found) for one, found in zip(shown, moments, strict=True)):

@@ -136,7 +136,7 @@ class AggregateReader:
         domain = None
         if isinstance(column, exp.Column):
             relation, domain = self.source.relation(column.table), self.source.domain(column)
-            if relation is not None and relation.unit is not None and fold(column.name) == fold(relation.unit):
+            if relation is not None and relation.unit_column and fold(column.name) == fold(relation.unit_column):
                 present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
                 return Aggregate(present, sql_of(node), "count", ONE_PER_GROUP)
         if isinstance(domain, RangeDomain) and sql_type(domain.type_name).is_integer and domain.step == "1":
@@ -161,14 +161,14 @@ class AggregateReader:
         """Counts units that several columns hold together: rows whose unit is NULL take part in nothing."""
         resolved = [resolve(one, self.source.scope).unnest() for one in columns.expressions]
         written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
-        held = [{(one.alias, fold(column.name)) for column in one.together} for one in self.source.together]
+        held = [{(column.relation, fold(column.name)) for column in one.parts} for one in self.source.together]
         if written not in held:
             raise refusal(node, "count(DISTINCT (..)) takes all columns of a unit", self._units("count(*)"))
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
     def _units(self, other: str = "count(DISTINCT column)") -> str:
         """Returns what counts units, as it is typed."""
-        units = (", ".join(column.name for column in one.together) for one in self.source.together)
+        units = (", ".join(column.name for column in one.parts) for one in self.source.together)
         return next((f"count(DISTINCT ({names}))" for names in units), other)
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:

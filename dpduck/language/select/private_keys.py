@@ -11,11 +11,10 @@ from math import prod
 
 from sqlglot import exp
 
-from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Policy, PublicFacts, Rows
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.periods import within_one
-from dpduck.language.rows.sql import places_sql
+from dpduck.language.rows.sql import bound_type
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.options import SelectionOptions
 from dpduck.language.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
@@ -125,7 +124,10 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
     if not isinstance(expression, exp.Column):
         check_row_local(expression)
         _require_free_columns(expression, source)
-    kind = sql_type(_type_of(expression, source, facts))
+    try:
+        kind = sql_type(bound_type(expression, source, facts))
+    except Refusal as error:
+        raise error.at(position_of(expression)) from None
     if not kind.is_selectable:
         raise refusal(
             expression,
@@ -146,12 +148,3 @@ def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
                 f"an expression over {column.name!r}, which is public or has a domain, and columns without one",
                 "keys over columns with a domain, and others over columns without",
             )
-
-
-def _type_of(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
-    rows = ", ".join(places_sql(source))
-    try:
-        found = facts.bind(f"SELECT ({sql_of(expression)}) AS value FROM {rows}", source.every_table)
-    except Refusal as error:
-        raise error.at(position_of(expression)) from None
-    return found[0].type_name

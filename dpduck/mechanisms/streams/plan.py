@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlglot import exp, parse_one
 
 from dpduck.kernel.relations import Stored
-from dpduck.kernel.units import unit_type
+from dpduck.kernel.units import Together, held_in, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.select.request import Aggregate, Key, Question, Request
@@ -86,7 +86,8 @@ class StreamRequest:
         own = [self.name.lower(), self.first, self.periods, self.window, self.strategy, self.question.text, self.select]
         # the unit's type: what was kept of whom is written in it, and equal units of another type are others; so are
         # those of parts of other types, but for whole numbers, and texts, which are written in other SQL
-        parts = map(sql_type, rows.parts)
+        held = None if rows.unit is None else held_in(rows.unit)
+        parts = [sql_type(part.type_name) for part in held.parts] if isinstance(held, Together) else []
         kinds = ["" if part.is_text or part.is_whole else part.word for part in parts]
         own += [unit_type(rows.unit), *(kinds if any(kinds) else ())]
         text = json.dumps([replace(self.request, rows=bare).digest(), *own])
