@@ -10,7 +10,7 @@ from math import prod
 from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Column, Expression
-from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Units
+from dpduck.kernel.relations import LOOKED_UP, PERIOD_COLUMN, UNIT_COLUMN, Units
 from dpduck.kernel.units import Referenced, SamePeriod, Together, first_of, person_of
 from dpduck.language.rows.facts import Policy, PrivateTable
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
@@ -350,7 +350,7 @@ def require_free_names(names: Iterable[str], place: exp.Expr) -> None:
 def is_reserved(name: str) -> bool:
     """Tells whether a name is dpduck's own. What a subquery makes of units is called dpduck_0, and so on."""
     rest = fold(name).removeprefix("dpduck_")
-    made = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN)
+    made = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP)
     return rest != fold(name) and not made
 
 
