@@ -156,7 +156,7 @@ def _in_any(source: Any, facts: Any, _: object) -> Any:
 PROOFS: dict[str, list[tuple[Any, str, Callable[..., object]]]] = {
     LINK: [(private_joins, "_are_of_one_unit", lambda *_: True)],
     KIND: [(private_joins, "_require_one_unit", _nothing)],
-    UNITED: [(unions, "_require_one_unit", _nothing), (unions, "comparable", lambda *_: True)],
+    UNITED: [(unions, "require_one_unit", _nothing), (unions, "comparable", lambda *_: True)],
     GROUP: [
         (per_unit, "_unit_column", _first_key),
         (per_unit, "_units", _by_any),

@@ -204,7 +204,7 @@ class Rows:
     public_digests: tuple[tuple[TableName, str], ...]
     reads: tuple[PrivateTable, ...]
     shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
-    source: Source | None
+    source: Source
     periods: PeriodColumn | None = None
     cell_key: tuple[str, ...] = ()
     unit: Expression | None = None

@@ -205,13 +205,12 @@ class FeatureReader:
     def _with_domain(self, made: Made, value: exp.Expr) -> Made:
         """Returns what is one of the values of a column with what is public about these."""
         node = value.unnest()
-        relation = self._source.relation(node.table) if isinstance(node, exp.Column) else None
-        if relation is None or not isinstance(node, exp.Column):
+        if self._source.owner(node) is None:
             return replace(made, domain=_TRUTH) if made.type_name == "BOOLEAN" else made
         domain = self._source.domain(node)
         if domain is not None and made.feature is not None and made.feature.form in ("lag", "lead"):
             domain = replace(domain, with_null=True)  # of the first row, or the last
-        return replace(made, domain=domain, clamp=relation.policy.clamp(node.name))
+        return replace(made, domain=domain, clamp=self._source.clamp(node))
 
     def _places(self, ordered: list[exp.Expr]) -> tuple[tuple[OrderItem, ...], tuple[exp.Expr, ...]]:
         found, written = list[OrderItem](), list[exp.Expr]()

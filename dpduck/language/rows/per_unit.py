@@ -40,14 +40,13 @@ _LARGEST_COUNT = 10_000
 class _Output:
     """A selected column: its SQL over the rows, and the public domain of its values.
 
-    counts: whether it is a number of rows. made: what it is made of; None for a column of the rows as it stands.
-    begins: whether it is the period of all these rows.
+    made: what it is made of; None for a column of the rows as it stands. begins: whether it is the period of all these
+    rows.
     """
 
     column: Column
     sql: str
     domain: Domain | None
-    counts: bool = False
     made: Made | None = None
     clamp: Clamp | None = None
     begins: bool = False
@@ -120,14 +119,12 @@ def _relation(
     if len(set(names)) < len(names) or taken & set(names):
         raise refusal(query, "two columns of a subquery have one name", "a name for each column")
     most = source.usual_rows if windowed else 1
-    clamps = [one.clamp for one in outputs if one.clamp is not None]
-    clamps += [Clamp(one.column.name, "0", str(_most(source)), "1") for one in outputs if one.counts]
     columns = tuple(output.column for output in outputs)
     policy = replace(
         policy,
         unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most, period=_period(source, outputs)),
         domains=tuple((output.column.name, output.domain) for output in outputs if output.domain is not None),
-        clamps=tuple(clamps),
+        clamps=tuple(output.clamp for output in outputs if output.clamp is not None),
         expect_rows=policy.expect_rows if windowed else None,
     )
     node, sql = _units(source, outputs, alias, windowed)
@@ -141,7 +138,6 @@ def _relation(
         _links(source, outputs, windowed),
         tuple(column.name for column in columns) if windowed else (UNIT_COLUMN,),
         source.reads,
-        tuple(name for relation in source.relations for name in relation.unit_columns),
     )
     written = tuple(one for output in outputs if output.made is not None for one in output.made.written)
     branch = replace(source, counted=written)
@@ -196,8 +192,9 @@ def _counts(source: RowSource) -> RangeDomain:
 def _made_output(name: str, made: Made, source: RowSource) -> _Output:
     """Returns a column that is made of a unit's rows: what is one of their values has the domain of these."""
     domain = _counts(source) if made.counts else made.domain
-    clamp = None if made.clamp is None else replace(made.clamp, column=name)
-    return _Output(Column(name, made.type_name), made.sql, domain, made.counts, made, clamp)
+    clamp = Clamp(name, "0", str(_most(source)), "1") if made.counts else made.clamp
+    clamp = None if clamp is None else replace(clamp, column=name)
+    return _Output(Column(name, made.type_name), made.sql, domain, made, clamp)
 
 
 def _grouped(
@@ -311,8 +308,7 @@ class _Windows:
             taken = [fold(one.column.name) for one in self.outputs]
             known = fold(column.name) in taken or fold(column.name).startswith("dpduck_")
             name = f"dpduck_{len(self.outputs)}" if known else column.name
-            relation = self._source.relation(column.table)
-            clamp = None if relation is None else relation.policy.clamp(column.name)
+            clamp = self._source.clamp(column)
             output = _Output(Column(name, self._source.types[sql]), sql, self._source.domain(column))
             self.outputs.append(replace(output, clamp=None if clamp is None else replace(clamp, column=name)))
             self._stored[sql] = name
@@ -368,12 +364,9 @@ def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tup
     """Returns columns whose equal values prove one unit."""
     if not windowed:
         return tuple((fold(one.column.name), source.policy.unit.key) for one in outputs if one.made is None)
-    stored = {
-        base(relation.alias, column.name): relation.link(column.name)
-        for relation in source.relations
-        for column in relation.columns
-    }
-    links = ((fold(one.column.name), stored.get(one.sql)) for one in outputs if one.made is None)
+    shown = ((fold(one.column.name), source.columns[one.sql]) for one in outputs if one.made is None)
+    relations = ((name, column, source.relation(column.relation)) for name, column in shown)
+    links = ((name, relation.link(column.name)) for name, column, relation in relations if relation is not None)
     return tuple((name, link) for name, link in links if link is not None)
 
 

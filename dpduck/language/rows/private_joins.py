@@ -13,7 +13,7 @@ from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.moments import is_exactly, moments_of
 from dpduck.language.rows.relation import PrivateRelation, comparable
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.rows.tree import Pair, PrivateJoin, RowSource, equal_columns, require_few_copies
+from dpduck.language.rows.tree import Pair, PrivateJoin, RowSource, equal_columns, require_few_copies, require_one_unit
 from dpduck.language.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
@@ -66,20 +66,8 @@ def _kind(join: exp.Join) -> str:
 
 
 def _require_one_unit(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> None:
-    units = [source.first.policy.unit for source in (left, right)]
-    for source in (left, right):
-        if source.first.policy.unit.column is None:
-            raise refusal(
-                join.this,
-                f"{source.table.table} protects single rows: a second reference to private rows is refused",
-                "one private table with public tables, or policies with PRIVACY UNIT column",
-            )
-    if units[0].key != units[1].key:
-        raise refusal(
-            join.this,
-            f"{left.table.table} and {right.table.table} do not share a privacy unit",
-            "policies whose PRIVACY UNIT is one column, or REFERENCES it",
-        )
+    accepted = "one private table with public tables, or policies with PRIVACY UNIT column"
+    require_one_unit((left, right), (join.this, join.this), "a second reference to private rows", accepted)
     if any(facts.has_collations(table) for table in (*left.tables, *right.tables)):
         raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
 

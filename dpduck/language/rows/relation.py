@@ -49,7 +49,6 @@ class PrivateRelation:
     its period; None for PRIVACY UNIT ROW.
     links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
-    unit_names: further columns that a statement may call its privacy_unit_column.
     keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
     """
 
@@ -62,7 +61,6 @@ class PrivateRelation:
     links: tuple[tuple[str, str], ...]
     row_key: tuple[str, ...]
     reads: tuple[PrivateTable, ...]
-    unit_names: tuple[str, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -103,12 +101,6 @@ class PrivateRelation:
         """Tells whether DuckDB keeps the values of a stored table's column apart."""
         own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
         return self.nested is None and fold(column) in map(fold, own)
-
-    @property
-    def unit_columns(self) -> tuple[str, ...]:
-        """Returns columns that a statement may name as its privacy_unit_column: those of the policies."""
-        own = self.unit_names or (self.policy.unit.column,)
-        return tuple(name for name in own if name)
 
     def domain(self, column: str) -> Domain | None:
         """Returns the public domain of a column; refused where the column's type is one that may not convert since."""
@@ -182,7 +174,6 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
         _links(policy, own_keys),
         keys[0] if keys else tuple(column.name for column in columns),
         (PrivateTable(resolved, policy.revision, policy.epoch, own_keys), *parents),
-        (policy.unit.reference.column,) if policy.unit.reference is not None else (),
         keys,
     )
 

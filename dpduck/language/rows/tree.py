@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -12,7 +12,7 @@ from sqlglot import exp
 from dpduck.kernel.columns.expressions import Column, Expression
 from dpduck.kernel.relations import LOOKED_UP, PERIOD_COLUMN, UNIT_COLUMN, Units
 from dpduck.kernel.units import Referenced, SamePeriod, Together, first_of, person_of
-from dpduck.language.rows.facts import Policy, PrivateTable
+from dpduck.language.rows.facts import Clamp, Policy, PrivateTable
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
 from dpduck.language.rows.relation import PrivateRelation
 from dpduck.language.rows.scope import Relation, Scope, base_column
@@ -109,6 +109,14 @@ class RowSource:
     def together(self) -> list[Together]:
         """Lists the columns that hold the unit of every row together."""
         return [one for one in self.persons if isinstance(one, Together)]
+
+    @property
+    def unit_columns(self) -> list[str]:
+        """Lists columns that a statement may name as its privacy_unit_column: those of the policies."""
+        unit = self.first.policy.unit
+        own = unit.column if unit.reference is None else unit.reference.column
+        found = [name for branch in self.branches for name in branch.unit_columns] or ([own] if own else [])
+        return [*found, *(name for join in self.joined for name in join.source.unit_columns)]
 
     @property
     def joined(self) -> list[PrivateJoin]:
@@ -275,10 +283,24 @@ class RowSource:
         """Returns the public join of an alias."""
         return next(join for join in self.public_joins if join.alias == alias)
 
-    def domain(self, column: exp.Column) -> Domain | None:
+    def owner(self, node: exp.Expr) -> PrivateRelation | None:
+        """Returns the private relation of a column; None of a public column, and of what is no column."""
+        return self.relation(node.table) if isinstance(node, exp.Column) else None
+
+    def domain(self, node: exp.Expr) -> Domain | None:
         """Returns the public domain that a policy gives to a column of a private relation."""
-        relation = self.relation(column.table)
-        return None if relation is None else relation.domain(column.name)
+        relation = self.owner(node)
+        return None if relation is None else relation.domain(node.name)
+
+    def clamp(self, node: exp.Expr) -> Clamp | None:
+        """Returns the clamp that a policy gives to a column of a private relation, under the column's own name."""
+        relation = self.owner(node)
+        return None if relation is None else relation.policy.clamp(node.name)
+
+    def link(self, node: exp.Expr) -> str | None:
+        """Returns the name under which equal values of a column tell one unit; None where they do not."""
+        relation = self.owner(node)
+        return None if relation is None else relation.link(node.name)
 
     @cached_property
     def columns(self) -> Mapping[str, Column]:
@@ -301,11 +323,24 @@ def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pai
         return None
     sides = (node.left.unnest(), node.right.unnest())
     for one, other in (sides, sides[::-1]):
-        ours = left.relation(one.table) if isinstance(one, exp.Column) else None
-        theirs = right.relation(other.table) if isinstance(other, exp.Column) else None
+        ours, theirs = left.owner(one), right.owner(other)
         if ours is not None and theirs is not None:
             return (ours, one.name), (theirs, other.name)
     return None
+
+
+def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], what: str, accepted: str) -> None:
+    """Refuses rows of two kinds of units. what, accepted: words for rows that are units, which have no other rows."""
+    first = sources[0]
+    for source, place in zip(sources, places, strict=True):
+        if source.first.policy.unit.column is None:
+            raise refusal(place, f"{source.table.table} protects single rows: {what} is refused", accepted)
+        if source.first.policy.unit.key != first.first.policy.unit.key:
+            raise refusal(
+                place,
+                f"{first.table.table} and {source.table.table} do not share a privacy unit",
+                "policies whose PRIVACY UNIT is one column, or REFERENCES it",
+            )
 
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:

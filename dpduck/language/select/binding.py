@@ -15,7 +15,7 @@ from dpduck.language.rows.sql import base, bound_type, compared_keys, places_sql
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader
 from dpduck.language.select.request import Key, Request
-from dpduck.language.select.value_ranges import literal
+from dpduck.language.select.value_ranges import literal, text_literal
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import position_of, refusal
@@ -282,8 +282,8 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
     else:
         return
     for column, value in sides:
-        domain = source.domain(column) if isinstance(column, exp.Column) else None
-        if not isinstance(column, exp.Column) or not isinstance(domain, ValueDomain) or domain.other is not None:
+        domain = source.domain(column)
+        if not isinstance(domain, ValueDomain) or domain.other is not None:
             continue
         known = _reader(domain.type_name)
         written = known(value) if known is not None else None
@@ -295,12 +295,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
     """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
-    return _text if type_name == "VARCHAR" else _number if sql_type(type_name).is_integer else None
-
-
-def _text(node: exp.Expr) -> str | None:
-    node = node.unnest()
-    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+    return text_literal if type_name == "VARCHAR" else _number if sql_type(type_name).is_integer else None
 
 
 def _number(node: exp.Expr) -> Fraction | None:

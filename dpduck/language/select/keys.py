@@ -266,7 +266,7 @@ class KeyBuilder:
             )
 
     def _is_free(self, column: exp.Column) -> bool:
-        return self.source.relation(column.table) is not None and self.source.domain(column) is None
+        return self.source.owner(column) is not None and self.source.domain(column) is None
 
     def _name(self, wanted: str) -> str:
         name, number = wanted, 1

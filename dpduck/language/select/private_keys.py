@@ -6,6 +6,7 @@ otherwise what is shown of a group would be one person's way of writing it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
@@ -16,7 +17,6 @@ from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.periods import within_one
 from dpduck.language.rows.sql import bound_type
 from dpduck.language.rows.tree import RowSource
-from dpduck.language.select.options import SelectionOptions
 from dpduck.language.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
 from dpduck.language.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
@@ -44,13 +44,13 @@ def groups_text(request: Request) -> str:
     return f", in at most {groups} groups: {FURTHER}, so counts are too low" if bounds else ""
 
 
-def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
+def selection_of(asked: KeySelection, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
     """Tells how groups are selected, with the bound on a unit's groups.
 
     A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
     """
     if policy.unit.column is None and unit_bound > 1:
-        if asked.max_groups is not None and asked.max_groups < unit_bound:
+        if 0 < asked.groups < unit_bound:
             raise refusal(
                 place,
                 f"one row is in up to {unit_bound} groups through the joins, and PRIVACY UNIT ROW cannot bound them",
@@ -62,8 +62,7 @@ def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place
                 "min_privacy_units_per_group needs rows that joins do not multiply, or a unit's column",
                 "the statement without it",
             )
-    groups = unit_bound if asked.max_groups is None else min(asked.max_groups, unit_bound)
-    return KeySelection(asked.laplace, groups, asked.least_units, asked.other)
+    return replace(asked, groups=min(asked.groups or unit_bound, unit_bound))
 
 
 def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], place: exp.Expr) -> None:

@@ -145,8 +145,8 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             place, f"the unit is a person's {rows.periods.periods.word.lower()}, which a stream would protect longer",
             "a policy without PER; or one statement for each period, as docs/monthly.md shows",
         )  # fmt: skip
-    source, joined = rows.source, () if rows.source is None else rows.source.joins
-    if source is None or any(not isinstance(of.first, Stored) for of in (source, *(one.right for one in joined))):
+    source, joined = rows.source, rows.source.joins
+    if any(not isinstance(of.first, Stored) for of in (source, *(one.right for one in joined))):
         raise refusal(
             place, "a stream follows rows as they are stored: not those of UNION ALL, nor one for each unit",
             "one private table, joined with public tables, or by a key with tables of its unit",
