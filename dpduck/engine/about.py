@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpduck.engines.tables import EngineTables
 from dpduck.language.rows.facts import Policy
 from dpduck.language.rows.relation import Reading, relation_of
-from dpduck.language.rows.sql import carried_unit, from_sql, period_number
+from dpduck.language.rows.sql import compile_rows
 from dpduck.language.rows.tree import of_relation
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic
@@ -96,12 +96,13 @@ class AboutTables:
                         accepted="a CREATE PRIVACY POLICY first",
                     )
                 return check(check_columns(reads, table, catalog.columns(table)))
-            source = of_relation(relation_of(table, policy, Reading(catalog, {})))
+            relation = relation_of(table, policy, Reading(catalog, {}))
             there = self.engines.has(table)
-            rows, unit = (self.engines.prepared if there else self.prepared).rows(table), carried_unit(source)
-            period = period_number(source.first)
+            rows, unit = (self.engines.prepared if there else self.prepared).rows(table), relation.unit
+            period = relation.number
             unit_sql = None if unit is None else unit.sql if period is None else f"({unit.sql})"
-            return check(check_table(reads, policy, from_sql(source), unit_sql, rows, period, averages=not there))
+            from_sql = compile_rows(of_relation(relation)).from_sql
+            return check(check_table(reads, policy, from_sql, unit_sql, rows, period, averages=not there))
 
     def compare(self, text: str, caller: Caller) -> str:
         """Returns SQL with exact distances of a synthetic table from the data, for its owner's eyes only.

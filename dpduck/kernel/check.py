@@ -28,6 +28,7 @@ from dpduck.kernel.columns.expressions import (
 )
 from dpduck.kernel.facts import RESERVED, Facts, TableFacts, UnitFacts
 from dpduck.kernel.relations import (
+    LOOKED_UP,
     LOOKING,
     MOST_LEVELS,
     NUMBER_TYPE,
@@ -210,7 +211,7 @@ def _stored(stored: Stored, facts: Facts) -> Carried:
 def _is_reserved(column: Named) -> bool:
     """Tells whether a name could hide a column that the kernel adds beside: dpduck_0 and so on are the language's."""
     _, name = column
-    own = name in (UNIT_COLUMN, PERIOD_COLUMN) or name[len(RESERVED) :].isdigit()
+    own = name in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP) or name[len(RESERVED) :].isdigit()
     return name.startswith(RESERVED) and not own
 
 

@@ -27,6 +27,9 @@ UNIT_COLUMN = "dpduck_unit"
 PERIOD_COLUMN, NUMBER_TYPE = "dpduck_period", "BIGINT"
 """The column beside it, and its type: by periods it holds the number of the row's period."""
 
+LOOKED_UP = "dpduck_value"
+"""The column of a public table that IN (SELECT ..) looks into. The kernel adds none of this name."""
+
 
 @dataclass(frozen=True)
 class Stored:

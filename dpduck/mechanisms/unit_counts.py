@@ -30,10 +30,8 @@ def bounded_counts(request: Request) -> str:
     return f"{'; '.join(dict.fromkeys(said))}: avg(n, contribution_bounds_per_row => (0, 100)) has other bounds"
 
 
-def _counted(source: Source | None) -> Iterator[str]:
+def _counted(source: Source) -> Iterator[str]:
     """Yields the SQL of the columns that hold numbers of a unit's rows."""
-    if source is None:
-        return
     if isinstance(source.first, Units):
         for _, quoted in source.first.counts:
             yield f"{quote_identifier(source.first.alias)}.{quoted}"

@@ -27,6 +27,7 @@ from dpduck.kernel.places.prepared import PreparedPlace, PreparedTable
 from dpduck.kernel.places.twin_writer import PERSON, Layout, write_twin
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
+from dpduck.kernel.units import Referenced, Together, unit_type
 from dpduck.language.rows.facts import Column, Policy, Rows
 from dpduck.language.rows.relation import PrivateRelation, Reading, relation_of
 from dpduck.language.rows.sql import with_units_sql
@@ -254,15 +255,15 @@ class PreparedTables:
         domains = _domains(policy, _names(relation.columns))
         for column_name, _ in domains:
             relation.domain(column_name)
-        from_sql, held = with_units_sql(relation)
-        unit = PERSON.strip('"') if relation.parents or relation.together else policy.unit.column
+        held = relation.person
+        unit = PERSON.strip('"') if isinstance(held, Referenced | Together) else policy.unit.column
         content = tuple(f"{quote_identifier(relation.alias)}.{quote_identifier(name)}" for name in relation.row_key)
         columns = _names(relation.columns)
         links = {name for name, _ in relation.links} | set(map(fold, policy.unit.own_columns))
         linked = frozenset(name for name, _ in columns if fold(name) in links)
         cuts = () if held is None else cuts_of(policy, columns)
-        layout = Layout(from_sql, columns, content, held, relation.unit_type, unit, domains, linked, cuts)
-        shapes = [(table.sql, columns), *((one.table.sql, _names(one.columns)) for one in relation.parents)]
+        layout = Layout(with_units_sql(relation), columns, content, held, unit_type(held), unit, domains, linked, cuts)
+        shapes = [(one.table.sql, _names(catalog.columns(one.table))) for one in relation.reads]
         return Facts(policy, relation, layout, tuple(shapes))
 
     def _is_prepared(self, facts: Facts) -> bool:
@@ -322,9 +323,9 @@ class PreparedTables:
         except BaseException:
             self._forget(nonce)
             raise
-        revisions, epoch, unit_type = _revisions(relation), facts.policy.epoch, relation.unit_type
+        revisions, epoch, kind = _revisions(relation), facts.policy.epoch, unit_type(relation.unit)
         return Prepared(
-            table.sql, nonce, moment, digest, epoch, revisions, facts.columns, _keys(relation), unit_type, size,
+            table.sql, nonce, moment, digest, epoch, revisions, facts.columns, _keys(relation), kind, size,
             content, at, facts.layout.cuts, relation.keys,
         )  # fmt: skip
 

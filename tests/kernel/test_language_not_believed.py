@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -16,7 +15,7 @@ from dpduck.kernel.columns.expressions import NotPlain
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.door import require_units
-from dpduck.language.rows import per_unit, periods, private_joins, relation, sql, unions
+from dpduck.language.rows import per_unit, periods, private_joins, relation, unions
 from dpduck.language.rows.scope import resolve
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.jobs import counting_job
@@ -126,7 +125,7 @@ KEPT = {
 }
 
 
-_BOUND = per_unit._sql
+_BOUND = per_unit._units
 
 
 def _first_key(group: exp.Expr, source: Any) -> exp.Expr:
@@ -137,14 +136,13 @@ def _as_it_is(table: Any, names: Any, facts: Any) -> tuple[Any, ...]:
     return tuple(one for one in facts.columns(table) if one.name in names)
 
 
-def _by_any(source: Any, outputs: Any, windowed: bool) -> str:
+def _by_any(source: Any, outputs: Any, alias: str, windowed: bool) -> tuple[Any, str]:
     """Writes what DuckDB binds with any value of a column, so that it lets every column pass."""
-    loose = [replace(one, sql=f"max({one.sql})") if one.made is None and not windowed else one for one in outputs]
-    return _BOUND(source, loose, windowed)
-
-
-def _linked(*_: object) -> list[str]:
-    return ["INTEGER", "INTEGER"]
+    units, bound = _BOUND(source, outputs, alias, windowed)
+    for one in outputs:
+        if one.made is None and not windowed:
+            bound = bound.replace(f"{one.sql} AS ", f"max({one.sql}) AS ")
+    return units, bound
 
 
 def _nothing(*_: object) -> list[object]:
@@ -156,19 +154,19 @@ def _in_any(source: Any, facts: Any, _: object) -> Any:
 
 
 PROOFS: dict[str, list[tuple[Any, str, Callable[..., object]]]] = {
-    LINK: [(private_joins, "_linked_types", _linked)],
+    LINK: [(private_joins, "_are_of_one_unit", lambda *_: True)],
     KIND: [(private_joins, "_require_one_unit", _nothing)],
-    UNITED: [(unions, "_require_one_unit", _nothing), (unions, "comparable", lambda *_: True)],
+    UNITED: [(unions, "require_one_unit", _nothing), (unions, "comparable", lambda *_: True)],
     GROUP: [
         (per_unit, "_unit_column", _first_key),
-        (per_unit, "_sql", _by_any),
+        (per_unit, "_units", _by_any),
         (per_unit, "_require_unit", lambda column, *_: column.unnest()),
     ],
     KEY: [(relation, "require_key", _nothing)],
     REFERENCE: [(relation, "require_plain_reference", _nothing)],
     PLAIN: [(relation, "require_plain_unit", _nothing)],
     TOGETHER: [(relation, "required_together", _as_it_is)],
-    PERIOD: [(periods, "require_periods_alone", _in_any), (sql, "_same_period", _nothing)],
+    PERIOD: [(periods, "require_periods_alone", _in_any), (private_joins, "_same_period", lambda *_: None)],
 }
 """The language's own proofs: functions, and what stands in their place."""
 

@@ -19,8 +19,6 @@ from dpduck.kernel.units import Referenced
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.plan import planned
-from dpduck.mechanisms.jobs import counting_job
-from dpduck.values.errors import InternalError
 from tests.language.facts import analysed
 from tests.language.full_clinic import open_full_clinic
 from tests.language.golden_files import Golden, read_golden
@@ -97,11 +95,3 @@ def test_both_ways_count_alike(golden: Golden, clinic: duckdb.DuckDBPyConnection
 def test_some_go_through_a_worker() -> None:
     """The comparison is of two ways: many of the golden statements have something for a worker to compute."""
     assert len(COMPUTED) >= 15
-
-
-def test_nothing_that_was_written_is_counted_as_it_stands(clinic: duckdb.DuckDBPyConnection) -> None:
-    """Without the relation of its rows a request is not counted: a request always has it."""
-    analysis = analysed(clinic, COMPUTED[0].statement)
-    assert analysis is not None and analysis.request.rows.source is not None
-    with pytest.raises(InternalError, match="a count of no rows"):
-        counting_job(replace(analysis.request, rows=replace(analysis.request.rows, source=None)), ())

@@ -186,7 +186,7 @@ class Rows:
     reads: every private table that is read, where there is more than `table` or a key is relied on.
     shapes: the columns of each table, by which conditions were found unable to raise, and whether some text has a
         collation.
-    source: the same as the kernel has it. parts: types of the columns that hold the unit together, where several do.
+    source: the same as the kernel has it.
     periods: where units are by period, the column that says of which one a row is, and those that are read.
     cell_key: columns of a key of the table by which a unit has one row in a cell at most, () for none.
     unit: the privacy unit of a row; None for PRIVACY UNIT ROW. columns: those of the row source, by their SQL.
@@ -204,9 +204,8 @@ class Rows:
     public_digests: tuple[tuple[TableName, str], ...]
     reads: tuple[PrivateTable, ...]
     shapes: tuple[tuple[TableName, tuple[Column, ...], bool], ...]
-    source: Source | None
+    source: Source
     periods: PeriodColumn | None = None
-    parts: tuple[str, ...] = ()
     cell_key: tuple[str, ...] = ()
     unit: Expression | None = None
     columns: Mapping[str, RowColumn] = field(default_factory=dict, compare=False, repr=False)

@@ -14,11 +14,12 @@ from sqlglot import exp
 from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.columns.expressions import Expression
 from dpduck.kernel.relations import Feature, OrderItem, RowValue
+from dpduck.kernel.units import person_of
 from dpduck.language.rows.compiled import condition_of, program_of
 from dpduck.language.rows.expressions import safe_sql, sql_of
 from dpduck.language.rows.facts import Clamp, PublicFacts
 from dpduck.language.rows.functions import check_row_local
-from dpduck.language.rows.sql import column_types, places_sql, row_columns, stored_sql
+from dpduck.language.rows.sql import bound_type, stored_sql
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
@@ -67,8 +68,7 @@ class FeatureReader:
     """Reads aggregates and windows over the rows of a source; they are over its base columns."""
 
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
-        self._source, self._facts, self._types = source, facts, column_types(source)
-        self._columns = row_columns(source)
+        self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
 
     def made(self, node: exp.Expr) -> Made:
         """Returns an aggregate over the rows of a unit."""
@@ -88,8 +88,8 @@ class FeatureReader:
             return self._chosen(node, [], [exp.and_(_is_there(node.this), *kept)])
         raise refusal(node, "this is refused in a subquery with a row for each privacy unit", FORMS)
 
-    def window(self, node: exp.Expr, unit: str) -> Made:
-        """Returns a window over the rows of the row's unit. unit: what it is by, as SQL."""
+    def window(self, node: exp.Expr) -> Made:
+        """Returns a window over the rows of the row's unit."""
         other = {part for part, value in node.args.items() if value} - {"this", "partition_by", "order", "over"}
         function, kept = _unfiltered(node.this)
         if other or isinstance(function, exp.IgnoreNulls):
@@ -97,7 +97,8 @@ class FeatureReader:
         order = node.args.get("order")
         places, written = self._places(order.expressions if order is not None else [])
         by = f" ORDER BY {', '.join(map(_place_sql, places))}" if places else ""
-        over = f" OVER (PARTITION BY {unit}{by})"
+        unit = person_of(self._source.unit)
+        over = f" OVER (PARTITION BY {'' if unit is None else unit.sql}{by})"
         form = None if any(function.args.values()) else _NUMBERED.get(type(function))
         if form is not None and not kept and (places or form == "row_number"):
             feature = Feature(form, "", order=places)
@@ -204,13 +205,12 @@ class FeatureReader:
     def _with_domain(self, made: Made, value: exp.Expr) -> Made:
         """Returns what is one of the values of a column with what is public about these."""
         node = value.unnest()
-        relation = self._source.relation(node.table) if isinstance(node, exp.Column) else None
-        if relation is None or not isinstance(node, exp.Column):
+        if self._source.owner(node) is None:
             return replace(made, domain=_TRUTH) if made.type_name == "BOOLEAN" else made
         domain = self._source.domain(node)
         if domain is not None and made.feature is not None and made.feature.form in ("lag", "lead"):
             domain = replace(domain, with_null=True)  # of the first row, or the last
-        return replace(made, domain=domain, clamp=relation.policy.clamp(node.name))
+        return replace(made, domain=domain, clamp=self._source.clamp(node))
 
     def _places(self, ordered: list[exp.Expr]) -> tuple[tuple[OrderItem, ...], tuple[exp.Expr, ...]]:
         found, written = list[OrderItem](), list[exp.Expr]()
@@ -231,7 +231,7 @@ class FeatureReader:
             check_row_local(node)
             if not any(True for _ in node.find_all(exp.Column)):
                 raise refusal(value, "a constant is refused here", "a column, or an expression over columns")
-            operand = RowValue(program_of(sql_of(node), self._columns), self._bound_type(node))
+            operand = RowValue(program_of(sql_of(node), self._columns), bound_type(node, self._source, self._facts))
         self._require_compared(operand, value, computed=not isinstance(node, exp.Column))
         return operand, node
 
@@ -250,7 +250,7 @@ class FeatureReader:
         """Returns the condition of the rows that take part, "" for all."""
         for one in kept:
             check_row_local(one)
-            kind = self._bound_type(one)
+            kind = bound_type(one, self._source, self._facts)
             if kind not in ("BOOLEAN", '"NULL"', "NULL"):
                 raise refusal(one, f"a condition is {kind}", "a condition such as sex = 'F', which is true or false")
         both = [*(asked or []), *kept]
@@ -258,11 +258,6 @@ class FeatureReader:
 
     def _compiled(self, condition: str) -> Expression | None:
         return condition_of(condition, self._columns) if condition else None
-
-    def _bound_type(self, node: exp.Expr) -> str:
-        sql = f"SELECT {sql_of(node)} FROM {', '.join(places_sql(self._source))}"
-        (column,) = self._facts.bind(sql, self._source.every_table)
-        return column.type_name
 
 
 _TRUTH = ValueDomain("BOOLEAN", ("false", "true"), with_null=True)

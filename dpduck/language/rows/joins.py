@@ -6,52 +6,49 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpduck.kernel.relations import Stored
 from dpduck.language.rows.facts import Column, PublicFacts
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.relation import numbers_rows
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.rows.subqueries import PublicTable
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import fold, quote_identifier
+from dpduck.values.quoting import fold
 
 INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 
 
 @dataclass(frozen=True)
 class PublicJoin:
-    """alias: p1, p2, ... pairs: (expression over private rows, public column) that must be equal.
+    """stored: the table as the kernel has it, with the alias p1, p2, ... columns: those that are shown.
 
     kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left; rows of the public table alone have no
-    privacy unit and are never counted. multiplicity: the most rows of the public table for one key, at least 1.
-    names: the table's own column under each name shown. distinct: whether equal rows of these columns are one.
+    privacy unit and are never counted. pairs: (expression over private rows, public column) that must be equal.
+    multiplicity: the most rows of the public table for one key, at least 1.
     """
 
     table: TableName
-    alias: str
+    stored: Stored
     columns: tuple[Column, ...]
     kind: str
     pairs: tuple[tuple[exp.Expr, str], ...]
     multiplicity: int
-    names: tuple[tuple[str, str], ...] = ()
-    distinct: bool = False
+
+    @property
+    def alias(self) -> str:
+        """Returns its name in the row source."""
+        return self.stored.alias
 
     @property
     def outer(self) -> bool:
         """Tells whether private rows stay without a public row."""
         return self.kind == LEFT
 
-    @property
-    def sql(self) -> str:
-        """Returns what stands before AS."""
-        if not self.names:
-            return self.table.sql
-        listed = ", ".join(f"{quote_identifier(own)} AS {quote_identifier(shown)}" for shown, own in self.names)
-        return f"(SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {self.table.sql})"
-
     def own_name(self, column: str) -> str:
         """Returns the name that a column shown has in the table itself."""
-        return next((own for shown, own in self.names if fold(shown) == fold(column)), column)
+        return next((own for shown, own in self.stored.selected if fold(shown) == fold(column)), column)
 
 
 def read_join(
@@ -62,7 +59,9 @@ def read_join(
     alias, columns = f"p{number}", public.columns
     relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
     pairs = _pairs(join, scope, relation, alias)
-    found = PublicJoin(public.table, alias, columns, kind, pairs, 1, public.names, public.distinct)
+    numbered = not public.names and numbers_rows(public.table, columns, facts)
+    stored = Stored(public.table.sql, alias, numbered, public.names, public.distinct)
+    found = PublicJoin(public.table, stored, columns, kind, pairs, 1)
     if kind in (INNER, LEFT):
         keys = [found.own_name(column) for _, column in pairs]
         distinct = [own for _, own in public.names] if public.distinct else []

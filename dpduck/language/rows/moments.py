@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpduck.kernel.relations import Units
+from dpduck.kernel.units import Referenced
 from dpduck.language.rows.relation import PrivateRelation
 from dpduck.values.quoting import fold
 
@@ -38,7 +39,7 @@ def moment_of(relation: PrivateRelation) -> Moment | None:
     period = relation.policy.unit.period
     found = (one for one in relation.columns if period is not None and fold(one.name) == fold(period.column))
     column = next(found, None)
-    if column is None or relation.parents:
+    if column is None or isinstance(relation.person, Referenced):
         return None
     begins = isinstance(relation.nested, Units) and not relation.nested.windowed
     return Moment(relation.alias, column.name, column.type_name == "DATE", begins)

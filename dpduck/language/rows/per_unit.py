@@ -10,30 +10,20 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpduck.kernel.columns.expressions import Column as RowColumn
 from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Units
-from dpduck.kernel.units import unit_type
+from dpduck.kernel.units import person_of, unit_type
 from dpduck.language.rows.compiled import condition_of
-from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Clamp, Column
 from dpduck.language.rows.features import FeatureReader, Made, is_made
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.moments import Moment, moments_of, names_period
 from dpduck.language.rows.periods import is_one_period
-from dpduck.language.rows.relation import PrivateRelation, Reading
+from dpduck.language.rows.relation import PrivateRelation, Reading, unit_beside
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
-from dpduck.language.rows.sql import (
-    always_there,
-    base,
-    carried_unit,
-    column_types,
-    from_sql,
-    row_columns,
-    source_of,
-    stored_sql,
-    unit_of,
-    unit_sql,
-)
-from dpduck.language.rows.tree import MOST_NESTED, RowSource, require_free_names
+from dpduck.language.rows.sql import base, compile_rows, stored_sql
+from dpduck.language.rows.tree import MOST_NESTED, RowSource, choices_of, require_free_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.errors import InternalError, Refusal
@@ -50,14 +40,13 @@ _LARGEST_COUNT = 10_000
 class _Output:
     """A selected column: its SQL over the rows, and the public domain of its values.
 
-    counts: whether it is a number of rows. made: what it is made of; None for a column of the rows as it stands.
-    begins: whether it is the period of all these rows.
+    made: what it is made of; None for a column of the rows as it stands. begins: whether it is the period of all these
+    rows.
     """
 
     column: Column
     sql: str
     domain: Domain | None
-    counts: bool = False
     made: Made | None = None
     clamp: Clamp | None = None
     begins: bool = False
@@ -119,43 +108,40 @@ def _relation(
     *,
     windowed: bool,
 ) -> RowSource:
-    require_free_names((column.name for _, column in source.columns()), query)
+    require_free_names((column.name for column in source.columns.values()), query)
     require_free_names((output.column.name for output in outputs), query)
     names = [fold(output.column.name) for output in outputs]
     if source.nested >= MOST_NESTED:
         what = f"more than {MOST_NESTED} subqueries by privacy unit inside of each other are refused"
         raise refusal(query, what, f"at most {MOST_NESTED} levels of GROUP BY or PARTITION BY the privacy unit")
-    policy, kind = source.policy, unit_type(unit_of(source))
+    policy, kind = source.policy, unit_type(source.unit)
     taken = {UNIT_COLUMN} if policy.unit.period is None else {UNIT_COLUMN, PERIOD_COLUMN}
     if len(set(names)) < len(names) or taken & set(names):
         raise refusal(query, "two columns of a subquery have one name", "a name for each column")
     most = source.usual_rows if windowed else 1
-    clamps = [one.clamp for one in outputs if one.clamp is not None]
-    clamps += [Clamp(one.column.name, "0", str(_most(source)), "1") for one in outputs if one.counts]
     columns = tuple(output.column for output in outputs)
+    policy = replace(
+        policy,
+        unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most, period=_period(source, outputs)),
+        domains=tuple((output.column.name, output.domain) for output in outputs if output.domain is not None),
+        clamps=tuple(output.clamp for output in outputs if output.clamp is not None),
+        expect_rows=policy.expect_rows if windowed else None,
+    )
+    node, sql = _units(source, outputs, alias, windowed)
     relation = PrivateRelation(
-        alias,
+        node,
         source.table,
-        _sql(source, outputs, windowed),
-        replace(
-            policy,
-            unit=PrivacyUnit(policy.unit.key, UNIT_COLUMN, most, period=_period(source, outputs)),
-            domains=tuple((output.column.name, output.domain) for output in outputs if output.domain is not None),
-            clamps=tuple(clamps),
-            expect_rows=policy.expect_rows if windowed else None,
-        ),
+        sql,
+        policy,
         (*columns, Column(UNIT_COLUMN, kind)),
-        UNIT_COLUMN,
-        kind,
+        unit_beside(alias, kind, policy),
         _links(source, outputs, windowed),
         tuple(column.name for column in columns) if windowed else (UNIT_COLUMN,),
         source.reads,
-        unit_names=tuple(name for relation in source.relations for name in relation.unit_columns),
-        nested=_units(source, outputs, alias, windowed),
     )
     written = tuple(one for output in outputs if output.made is not None for one in output.made.written)
     branch = replace(source, counted=written)
-    return RowSource(relation, (), Scope((Relation("", tuple(shown)),)), (), ((relation,),), (branch,))
+    return RowSource(relation, (), Scope((Relation("", tuple(shown)),)), (), choices_of(relation), (branch,))
 
 
 def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
@@ -168,7 +154,7 @@ def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
 
 def _moments(source: RowSource) -> list[Moment]:
     """Lists the columns that say of which period each row is, and are never NULL."""
-    return moments_of(always_there(source, len(source.joins)))
+    return moments_of(source.always_there)
 
 
 def _names_period(node: exp.Expr, source: RowSource) -> bool:
@@ -206,8 +192,9 @@ def _counts(source: RowSource) -> RangeDomain:
 def _made_output(name: str, made: Made, source: RowSource) -> _Output:
     """Returns a column that is made of a unit's rows: what is one of their values has the domain of these."""
     domain = _counts(source) if made.counts else made.domain
-    clamp = None if made.clamp is None else replace(made.clamp, column=name)
-    return _Output(Column(name, made.type_name), made.sql, domain, made.counts, made, clamp)
+    clamp = Clamp(name, "0", str(_most(source)), "1") if made.counts else made.clamp
+    clamp = None if clamp is None else replace(clamp, column=name)
+    return _Output(Column(name, made.type_name), made.sql, domain, made, clamp)
 
 
 def _grouped(
@@ -222,9 +209,7 @@ def _grouped(
         elif isinstance(expression, exp.Column):
             if unit is None or sql_of(expression) != sql_of(unit):
                 raise _not_the_unit(expression, unit)
-            outputs.append(
-                _Output(Column(name, column_types(source)[sql_of(unit)]), stored_sql(unit), source.domain(unit))
-            )
+            outputs.append(_Output(Column(name, source.types[sql_of(unit)]), stored_sql(unit), source.domain(unit)))
         elif is_made(expression):
             outputs.append(_made_output(name, features.made(expression), source))
         else:
@@ -312,7 +297,7 @@ class _Windows:
                 if len(partition) != 1:
                     raise refusal(node, f"{what} is refused", _by(self._source, "PARTITION BY") or _PARTITION)
                 _require_unit(partition[0], self._source, what, _by(self._source, "PARTITION BY") or _PARTITION)
-            made, name = self._features.window(node, str(unit_sql(self._source))), f"dpduck_{len(self.outputs)}"
+            made, name = self._features.window(node), f"dpduck_{len(self.outputs)}"
             self.outputs.append(_made_output(name, made, self._source))
             self._made[text] = name
         return self._made[text]
@@ -323,9 +308,8 @@ class _Windows:
             taken = [fold(one.column.name) for one in self.outputs]
             known = fold(column.name) in taken or fold(column.name).startswith("dpduck_")
             name = f"dpduck_{len(self.outputs)}" if known else column.name
-            relation = self._source.relation(column.table)
-            clamp = None if relation is None else relation.policy.clamp(column.name)
-            output = _Output(Column(name, column_types(self._source)[sql]), sql, self._source.domain(column))
+            clamp = self._source.clamp(column)
+            output = _Output(Column(name, self._source.types[sql]), sql, self._source.domain(column))
             self.outputs.append(replace(output, clamp=None if clamp is None else replace(clamp, column=name)))
             self._stored[sql] = name
         return self._stored[sql]
@@ -357,12 +341,12 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
     """Tells whether these are the columns that hold the unit of every row together, each once; resolved."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
-    return any(written == sorted(base(one.alias, column.name) for column in one.together) for one in source.together)
+    return any(written == sorted(column.quoted for column in one.parts) for one in source.together)
 
 
 def _by(source: RowSource, word: str) -> str:
     """Returns what would be by the unit, where several columns hold it together; "" where one does."""
-    names = (", ".join(column.name for column in one.together) for one in source.together)
+    names = (", ".join(column.name for column in one.parts) for one in source.together)
     return next((f"{word} {listed}, which hold the privacy unit together" for listed in names), "")
 
 
@@ -370,8 +354,7 @@ def _require_unit(
     column: exp.Expr, source: RowSource, what: str, accepted: str, place: exp.Expr | None = None
 ) -> exp.Column:
     """Returns a resolved column that holds the unit of every row; refused where it does not."""
-    held = {base(choice[0].alias, choice[0].unit) for choice in source.units if len(choice) == 1 and choice[0].unit}
-    node = column.unnest()
+    node, held = column.unnest(), {one.quoted for one in source.persons if isinstance(one, RowColumn)}
     if not isinstance(node, exp.Column) or sql_of(node) not in held:
         raise refusal(place or column, f"{what} is refused", accepted)
     return node
@@ -381,32 +364,25 @@ def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tup
     """Returns columns whose equal values prove one unit."""
     if not windowed:
         return tuple((fold(one.column.name), source.policy.unit.key) for one in outputs if one.made is None)
-    stored = {
-        base(relation.alias, column.name): relation.link(column.name)
-        for relation in source.relations
-        for column in relation.columns
-    }
-    links = ((fold(one.column.name), stored.get(one.sql)) for one in outputs if one.made is None)
+    shown = ((fold(one.column.name), source.columns[one.sql]) for one in outputs if one.made is None)
+    relations = ((name, column, source.relation(column.relation)) for name, column in shown)
+    links = ((name, relation.link(column.name)) for name, column, relation in relations if relation is not None)
     return tuple((name, link) for name, link in links if link is not None)
 
 
-def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> Units:
+def _units(source: RowSource, selected: Sequence[_Output], alias: str, windowed: bool) -> tuple[Units, str]:
+    """Returns rows by unit as the kernel has them, and as SQL."""
     named = [(one, quote_identifier(one.column.name)) for one in selected]
-    columns, unit, rows = row_columns(source), carried_unit(source), source_of(source, filtered=True)
+    columns, unit, rows = source.columns, source.unit, compile_rows(source)
     if unit is None:
         raise InternalError("features of rows that are units")
     outputs = tuple((columns[one.sql], name) for one, name in named if one.made is None)
     written = ((one.made.condition, name) for one, name in named if one.made and one.made.feature is None)
     counts = tuple((condition_of(text, columns) if text else None, name) for text, name in written)
     features = tuple(replace(one.made.feature, name=name) for one, name in named if one.made and one.made.feature)
-    return Units(rows, unit, outputs, counts, alias, features, windowed)
-
-
-def _sql(source: RowSource, selected: Sequence[_Output], windowed: bool) -> str:
-    types, unit = column_types(source), unit_sql(source)
-    where = sorted({f"({safe_sql(condition, types)})" for condition in source.filters})
-    conditions = " AND ".join((*where, f"{unit} IS NOT NULL"))
-    listed = [f"{output.sql} AS {quote_identifier(output.column.name)}" for output in selected]
-    outputs = ", ".join((*listed, f"{unit} AS {UNIT_COLUMN}"))
-    grouping = "" if windowed else f" GROUP BY {unit}"
-    return f"(SELECT {outputs} FROM {from_sql(source)} WHERE {conditions}{grouping})"
+    person = (person_of(unit) or unit).sql
+    listed = ", ".join((*(f"{one.sql} AS {name}" for one, name in named), f"{person} AS {UNIT_COLUMN}"))
+    where = " AND ".join((*rows.where, f"{person} IS NOT NULL"))
+    grouping = "" if windowed else f" GROUP BY {person}"
+    sql = f"(SELECT {listed} FROM {rows.from_sql} WHERE {where}{grouping})"
+    return Units(rows.source, unit, outputs, counts, alias, features, windowed), sql

@@ -73,9 +73,8 @@ def _levels(source: RowSource) -> Iterator[RowSource]:
     yield source
     for branch in source.branches:
         yield from _levels(branch)
-    for join in source.joins:
-        if isinstance(join, PrivateJoin):
-            yield from _levels(join.source)
+    for join in source.joined:
+        yield from _levels(join.source)
 
 
 def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
@@ -116,8 +115,7 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
-    joined = [join.source.first for join in source.joins if isinstance(join, PrivateJoin)]
-    shown = [_shown(one) for one in joined if moment_of(one) is not None]
+    shown = [_shown(join.source.first) for join in source.joined if moment_of(join.source.first) is not None]
     if moment_of(source.first) is None and shown:
         sql, type_name = shown.pop(0)
     else:
@@ -148,9 +146,8 @@ def is_one_period(source: RowSource, word: str) -> bool:
 def span_of(source: RowSource, word: str) -> Span:
     """Returns the moments of rows that can have a part in a source. Those of one row lie in one period."""
     found = reduce(Span.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
-    for join in source.joins:
-        if isinstance(join, PrivateJoin):
-            found = _joined(found, span_of(join.source, word), join.kind)
+    for join in source.joined:
+        found = _joined(found, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
     for of in moments:
         own = reduce(Span.common, (_read(condition, of) for condition in source.filters), _ANY)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
+from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.units import Referenced, SamePeriod, Together, first_of, period_of, person_of, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.moments import is_exactly, moments_of
 from dpduck.language.rows.relation import PrivateRelation, comparable
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.rows.tree import PrivateJoin, RowSource, require_few_copies
+from dpduck.language.rows.tree import Pair, PrivateJoin, RowSource, equal_columns, require_few_copies, require_one_unit
 from dpduck.language.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
@@ -28,9 +30,10 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
     kind = _kind(join)
     _require_one_unit(left, right, join, facts)
     conditions = _conditions(join, left, right)
-    linked = [types for condition in conditions if (types := _linked_types(condition, left, right))]
-    proven = any(comparable(*types) for types in linked)
-    if not proven and not any(set(map(_pair, said)) <= set(_said(conditions)) for said in _together(left, right)):
+    pairs = [pair for one in conditions if (pair := equal_columns(one, left, right)) is not None]
+    equal = tuple(pair for pair in pairs if comparable(*_types(pair)))
+    if not _are_of_one_unit(equal, left, right):
+        linked = [_types(pair) for pair in pairs if _is_linked(pair)]
         what = "joins between tables containing private data must join on the privacy unit column in each table"
         accepted = _links_of(left, right) + ", joined by AND with other conditions"
         if linked:
@@ -40,7 +43,12 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
     kept, moved, on = _placed_filters(kind, left, right, join)
     merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
     units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
-    private = PrivateJoin(kind, replace(right, filters=()), (*conditions, *on))
+    inside, period = replace(right, filters=()), left.first.policy.unit.period
+    private = PrivateJoin(kind, inside, (*conditions, *on), equal)
+    if period is not None:
+        ours, theirs = (moments_of(side.always_there) for side in (left, right))
+        within = tuple(one for one in conditions if is_exactly(one, ours, theirs, period.word))
+        private = replace(private, period=_same_period(left, right), within=within)
     found = replace(left, joins=(*left.joins, private), scope=scope, filters=(*kept, *moved), units=units)
     require_few_copies(found, join.this)
     return found
@@ -58,20 +66,8 @@ def _kind(join: exp.Join) -> str:
 
 
 def _require_one_unit(left: RowSource, right: RowSource, join: exp.Join, facts: PublicFacts) -> None:
-    units = [source.first.policy.unit for source in (left, right)]
-    for source in (left, right):
-        if source.first.policy.unit.column is None:
-            raise refusal(
-                join.this,
-                f"{source.table.table} protects single rows: a second reference to private rows is refused",
-                "one private table with public tables, or policies with PRIVACY UNIT column",
-            )
-    if units[0].key != units[1].key:
-        raise refusal(
-            join.this,
-            f"{left.table.table} and {right.table.table} do not share a privacy unit",
-            "policies whose PRIVACY UNIT is one column, or REFERENCES it",
-        )
+    accepted = "one private table with public tables, or policies with PRIVACY UNIT column"
+    require_one_unit((left, right), (join.this, join.this), "a second reference to private rows", accepted)
     if any(facts.has_collations(table) for table in (*left.tables, *right.tables)):
         raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")
 
@@ -92,51 +88,46 @@ def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.
     return tuple(found)
 
 
-def _linked_types(condition: exp.Expr, left: RowSource, right: RowSource) -> list[str]:
-    """Returns the types of columns of one link, one on each side, of which a condition says that they are equal."""
-    condition = condition.unnest()
-    if not isinstance(condition, exp.EQ):
-        return []
-    sides = (condition.left.unnest(), condition.right.unnest())
-    for one, other in (sides, sides[::-1]):
-        if not isinstance(one, exp.Column) or not isinstance(other, exp.Column):
-            return []
-        relation, partner = left.relation(one.table), right.relation(other.table)
-        if relation is None or partner is None:
-            continue
-        link = relation.link(one.name)
-        if link is not None and link == partner.link(other.name):
-            return [relation.type_of(one.name), partner.type_of(other.name)]
-    return []
+def _are_of_one_unit(equal: tuple[Pair, ...], left: RowSource, right: RowSource) -> bool:
+    """Tells whether equal columns prove that both sides are of one unit."""
+    said = set(map(_named, equal))
+    return any(map(_is_linked, equal)) or any(set(map(_named, parts)) <= said for parts in _together(left, right))
 
 
-_Column = tuple[PrivateRelation, str]
+def _same_period(left: RowSource, right: RowSource) -> SamePeriod | None:
+    """Returns the condition that both rows of a join are of one period."""
+    ours, theirs = (period_of(first_of(side.units[0])) for side in (left, right))
+    return None if ours is None or theirs is None else SamePeriod(ours, theirs)
 
 
-def _together(left: RowSource, right: RowSource) -> list[list[tuple[_Column, _Column]]]:
+def _types(pair: Pair) -> tuple[str, str]:
+    (one, name), (other, partner) = pair
+    return one.type_of(name), other.type_of(partner)
+
+
+def _is_linked(pair: Pair) -> bool:
+    """Tells whether equal values of two columns tell one unit."""
+    (one, name), (other, partner) = pair
+    link = one.link(name)
+    return link is not None and link == other.link(partner)
+
+
+def _named(pair: Pair) -> tuple[tuple[str, str], ...]:
+    return tuple((relation.alias, fold(name)) for relation, name in pair)
+
+
+def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
     """Returns what would say together that rows are of one unit, which several columns of a table hold."""
+    held = [(one, other) for one in left.relations for other in right.relations]
     return [
-        [((one, column.name), (other, column.name)) for column in one.together]
-        for one in left.relations
-        for other in right.relations
-        if one.together and not (one.parents or other.parents) and one.together == other.together
+        [((one, column.name), (other, column.name)) for column in one.person.parts]
+        for one, other in held
+        if isinstance(one.person, Together) and isinstance(other.person, Together)
+        if [(part.name, part.type_name) for part in one.person.parts]
+        == [(part.name, part.type_name) for part in other.person.parts]
         if one.policy.unit.key == other.policy.unit.key
-        if all(comparable(column.type_name, column.type_name) for column in one.together)
+        if all(comparable(part.type_name, part.type_name) for part in one.person.parts)
     ]
-
-
-def _pair(sides: tuple[_Column, _Column]) -> frozenset[tuple[str, str]]:
-    return frozenset((relation.alias, fold(name)) for relation, name in sides)
-
-
-def _said(conditions: Sequence[exp.Expr]) -> Iterator[frozenset[tuple[str, str]]]:
-    """Yields pairs of columns of which a condition says that they are equal."""
-    for condition in conditions:
-        node = condition.unnest()
-        sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
-        columns = [side for side in sides if isinstance(side, exp.Column)]
-        if len(columns) == 2:
-            yield frozenset((column.table, fold(column.name)) for column in columns)
 
 
 def _links_of(left: RowSource, right: RowSource) -> str:
@@ -149,8 +140,8 @@ def _links_of(left: RowSource, right: RowSource) -> str:
         for partner, other_link in other.links
         if link == other_link
     ]
-    for said in _together(left, right):
-        pairs = ((_shown(left, *one), _shown(right, *other)) for one, other in said)
+    for parts in _together(left, right):
+        pairs = ((_shown(left, *one), _shown(right, *other)) for one, other in parts)
         found.append(" AND ".join(f"{one} = {other}" for one, other in pairs))
     return "ON " + (" or ".join(dict.fromkeys(found)) or "columns that hold the privacy unit or refer to it")
 
@@ -182,7 +173,7 @@ def _placed_filters(
     return left.filters, (), right.filters
 
 
-def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tuple[tuple[PrivateRelation, ...], ...]:
+def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tuple[tuple[Expression, ...], ...]:
     if kind == "JOIN":
         return left.units + right.units
     if kind == "RIGHT JOIN":
@@ -193,8 +184,8 @@ def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tupl
     direct = tuple(
         choice
         for choice in both
-        if not any(relation.parents for relation in choice)
-        and all(comparable(choice[0].unit_type, relation.unit_type) for relation in choice)
+        if not any(isinstance(person_of(unit), Referenced) for unit in choice)
+        and all(comparable(unit_type(choice[0]), unit_type(unit)) for unit in choice)
     )
     if not direct:
         raise refusal(join, "a FULL JOIN of tables without a column of the unit is refused", "LEFT JOIN or JOIN")

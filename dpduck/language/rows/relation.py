@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import count
 
 from sqlglot import exp
 
-from dpduck.kernel.relations import Union, Units
+from dpduck.kernel.columns.expressions import Column as RowColumn
+from dpduck.kernel.columns.expressions import Expression
+from dpduck.kernel.relations import NUMBER_TYPE, PERIOD_COLUMN, UNIT_COLUMN, Stored, Union, Units
+from dpduck.kernel.units import InPeriod, Numbered, Referenced, Step, Together, person_of
 from dpduck.language.rows.facts import Column, Policy, PrivateTable, PublicFacts
 from dpduck.language.rows.subqueries import CommonTables
 from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain
 from dpduck.values.errors import Refusal
-from dpduck.values.privacy import PrivacyUnit, Reference
 from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
@@ -39,45 +41,53 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Parent:
-    """A table that a reference leads to: the hidden join by which a row finds its unit."""
-
-    table: TableName
-    reference: Reference
-    columns: tuple[Column, ...] = ()
-
-
-@dataclass(frozen=True)
 class PrivateRelation:
-    """Private rows in FROM: a table, or a UNION ALL of such.
+    """Private rows in FROM: a table, or a subquery that the kernel has a node for.
 
-    sql: what stands before AS. policy: whose domains and clamps hold for these columns; of a union, all that its
-    tables' policies have in common. unit: the column that holds the unit; None for PRIVACY UNIT ROW, and where
-    `parents` lead to it, the last of which holds it in unit_of_parent.
+    node: the same as the kernel has it. sql: what stands before AS. policy: whose domains and clamps hold for these
+    columns; of a union, all that its tables' policies have in common. unit: the privacy unit of a row, by periods with
+    its period; None for PRIVACY UNIT ROW.
     links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
-    unit_names: further columns that a statement may call its privacy_unit_column.
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
-    nested: what `sql` is, taken apart; None for a stored table.
-    together: columns that hold the unit together, of this table or of the last of `parents`; no other column does then.
     keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
     """
 
-    alias: str
+    node: Stored | Union | Units
     table: TableName
     sql: str
     policy: Policy
     columns: tuple[Column, ...]
-    unit: str | None
-    unit_type: str
+    unit: Expression | None
     links: tuple[tuple[str, str], ...]
     row_key: tuple[str, ...]
     reads: tuple[PrivateTable, ...]
-    parents: tuple[Parent, ...] = ()
-    unit_of_parent: str = ""
-    unit_names: tuple[str, ...] = ()
-    nested: Union | Units | None = None
-    together: tuple[Column, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def alias(self) -> str:
+        """Returns its name in the row source."""
+        return self.node.alias
+
+    @property
+    def nested(self) -> Union | Units | None:
+        """Returns the subquery that it is, None for a stored table."""
+        return None if isinstance(self.node, Stored) else self.node
+
+    @property
+    def number(self) -> Numbered | None:
+        """Returns the number of the period of a stored row, None where units are for all time."""
+        period, moment = self.policy.unit.period, self.node.moment if isinstance(self.node, Stored) else None
+        return None if period is None or moment is None else Numbered(moment, period.word)
+
+    @property
+    def person(self) -> Expression | None:
+        """Returns the privacy unit of a row without its period."""
+        return person_of(self.unit)
+
+    @property
+    def unit_column(self) -> str | None:
+        """Returns the name of its one column that holds the unit, None where there is no such column."""
+        return self.person.name if isinstance(self.person, RowColumn) else None
 
     def link(self, column: str) -> str | None:
         """Returns the name under which equal values of a column prove one unit."""
@@ -92,16 +102,10 @@ class PrivateRelation:
         own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
         return self.nested is None and fold(column) in map(fold, own)
 
-    @property
-    def unit_columns(self) -> tuple[str, ...]:
-        """Returns columns that a statement may name as its privacy_unit_column: those of the policies."""
-        own = self.unit_names or (self.policy.unit.column,)
-        return tuple(name for name in own if name)
-
     def domain(self, column: str) -> Domain | None:
         """Returns the public domain of a column; refused where the column's type is one that may not convert since."""
         domain = self.policy.domain(column)
-        now = next((item.type_name for item in self.columns if fold(item.name) == fold(column)), "")
+        now = self.type_of(column)
         if domain is not None and now != domain.type_name and not sql_type(now).converts:
             raise Refusal(
                 f"{column!r} is {sql_type(now).word or 'gone'}, and its DOMAIN is of {domain.type_name}",
@@ -156,37 +160,34 @@ def relation_of(resolved: TableName, policy: Policy, reading: Reading) -> Privat
     facts = reading.facts
     require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
-    own_keys = tuple(key[0] for key in keys if len(key) == 1)
-    parents, held = _parents(policy, facts)
-    holder = parents[-1].table if parents else resolved
-    unit_types = [column.type_name for column in facts.columns(holder) if fold(column.name) == fold(held.column or "")]
-    if held.column:
-        require_plain_unit(holder, held.column, facts)
-    together = required_together(holder, held.columns, facts)
-    _require_period(resolved, policy, facts)
-    reads = [PrivateTable(resolved, policy.revision, policy.epoch, own_keys)]
-    for parent in parents:
-        found = facts.policy(parent.table)
-        if found is not None:
-            key = parent.reference.parent_column
-            reads.append(PrivateTable(parent.table, found.revision, found.epoch, (key,), hidden=True))
+    own_keys, alias = tuple(key[0] for key in keys if len(key) == 1), f"r{next(reading.private)}"
+    unit, parents = _unit_of(alias, policy, facts)
+    number = _number(alias, resolved, policy, facts)
+    moment = None if number is None else number.column
     return PrivateRelation(
-        f"r{next(reading.private)}",
+        Stored(resolved.sql, alias, numbers_rows(resolved, columns, facts), moment=moment),
         resolved,
         resolved.sql,
         policy,
         columns,
-        None if parents or together else policy.unit.column,
-        "VARCHAR" if together else "".join(unit_types),
+        unit if unit is None or number is None else InPeriod(unit, number),
         _links(policy, own_keys),
         keys[0] if keys else tuple(column.name for column in columns),
-        tuple(reads),
-        parents,
-        (held.column or "") if parents else "",
-        (policy.unit.reference.column,) if policy.unit.reference is not None else (),
-        together=together,
-        keys=keys,
+        (PrivateTable(resolved, policy.revision, policy.epoch, own_keys), *parents),
+        keys,
     )
+
+
+def unit_beside(alias: str, type_name: str, policy: Policy) -> Expression:
+    """Returns the unit that stands beside the rows of a subquery, by periods with the number of its period."""
+    unit = RowColumn(alias, UNIT_COLUMN, type_name)
+    return unit if policy.unit.period is None else InPeriod(unit, RowColumn(alias, PERIOD_COLUMN, NUMBER_TYPE))
+
+
+def numbers_rows(table: TableName, columns: Sequence[Column], facts: PublicFacts) -> bool:
+    """Tells whether rowid is the number of a row, and no column has that name or one of dpduck's own."""
+    hidden = any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
+    return not hidden and facts.numbers_rows(table)
 
 
 def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -200,10 +201,13 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
     return tuple(links)
 
 
-def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], PrivacyUnit]:
-    """Returns the tables that references lead through, nearest first, and the unit as the last one's policy says it."""
-    parents: list[Parent] = []
-    current = policy
+def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression | None, list[PrivateTable]]:
+    """Returns the unit of a table's rows as the last policy that its references lead to says it, and the tables there.
+
+    The nearest table is first.
+    """
+    steps, parents, current, own = list[Step](), list[PrivateTable](), policy, alias
+    first = None
     while current.unit.reference is not None:
         reference = current.unit.reference
         table = TableName(reference.parent)
@@ -216,13 +220,36 @@ def _parents(policy: Policy, facts: PublicFacts) -> tuple[tuple[Parent, ...], Pr
             )
         require_key(table, reference.parent_column, facts)
         require_plain_reference(current.table, reference.column, table, reference.parent_column, facts)
-        parents.append(Parent(table, reference, facts.columns(table)))
-        current = found
+        start = _column(own, current.table, reference.column, facts)
+        if steps:
+            steps[-1] = replace(steps[-1], reference=start)
+        own, first, current = f"{alias}_{len(steps) + 1}", first or start, found
+        steps.append(Step(table.sql, _column(own, table, reference.parent_column, facts)))
+        parents.append(PrivateTable(table, found.revision, found.epoch, (reference.parent_column,), hidden=True))
     if parents and not current.unit.own_columns:
         raise Refusal(
             f"the policy of {current.table} protects single rows", accepted="PRIVACY UNIT column in that policy"
         )
-    return tuple(parents), current.unit
+    unit = _held(own, current, facts)
+    return (unit if first is None or unit is None else Referenced(first, tuple(steps), unit)), parents
+
+
+def _held(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | Together | None:
+    """Returns the unit of a table that holds it in its own columns; None where rows are units."""
+    if policy.unit.column:
+        require_plain_unit(policy.table, policy.unit.column, facts)
+        return _column(alias, policy.table, policy.unit.column, facts)
+    parts = required_together(policy.table, policy.unit.columns, facts)
+    return Together(tuple(RowColumn(alias, part.name, part.type_name) for part in parts)) if parts else None
+
+
+def _column(alias: str, table: TableName, name: str, facts: PublicFacts) -> RowColumn:
+    """Returns a column of a table with its type, "" where it is gone."""
+    return RowColumn(alias, name, _type_of(table, name, facts))
+
+
+def _type_of(table: TableName, name: str, facts: PublicFacts) -> str:
+    return next((item.type_name for item in facts.columns(table) if fold(item.name) == fold(name)), "")
 
 
 def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
@@ -242,8 +269,7 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
 
     So it does texts under a COLLATION: rows of several units would be bounded as if they were one's.
     """
-    types = {fold(item.name): item.type_name for item in facts.columns(table)}
-    type_name = types.get(fold(column), "")
+    type_name = _type_of(table, column, facts)
     if type_name and not sql_type(type_name).is_unit:
         raise Refusal(
             f"{column!r} is {sql_type(type_name).word}, of which equal values may be grouped apart: no privacy unit",
@@ -255,20 +281,22 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
         )
 
 
-def _require_period(table: TableName, policy: Policy, facts: PublicFacts) -> None:
-    """Refuses a table of which the column of PER, or the unit, became another one."""
-    period, types = policy.unit.period, {fold(item.name): item.type_name for item in facts.columns(table)}
+def _number(alias: str, table: TableName, policy: Policy, facts: PublicFacts) -> Numbered | None:
+    """Returns the number of a row's period; refuses a table of which the column of PER, or the unit, became another."""
+    period = policy.unit.period
     if period is None:
-        return
-    kind = sql_type(types.get(fold(period.column), ""))
-    if not kind.is_moment:
+        return None
+    column = next((item for item in facts.columns(table) if fold(item.name) == fold(period.column)), None)
+    kind = sql_type("" if column is None else column.type_name)
+    if column is None or not kind.is_moment:
         raise Refusal(
             f"{period.column!r} is {kind.word or 'gone'}, and no longer says of which {period.word.lower()} a row is",
             accepted="the column that PER .. OF names as a DATE or TIMESTAMP",
         )
     unit = policy.unit.column
-    if unit and not sql_type(types.get(fold(unit), "")).is_unit_part:
+    if unit and not sql_type(_type_of(table, unit, facts)).is_unit_part:
         raise Refusal(f"{unit!r} is no longer told apart by {period.word.lower()}", accepted="the type that it had")
+    return Numbered(RowColumn(alias, column.name, column.type_name), period.word)
 
 
 def required_together(table: TableName, names: Sequence[str], facts: PublicFacts) -> tuple[Column, ...]:
@@ -292,10 +320,7 @@ def require_plain_reference(
     table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
 ) -> None:
     """Refuses a reference that could equal two keys, or fail to be compared with them: a row would have two units."""
-    types = [
-        next((item.type_name for item in facts.columns(holder) if fold(item.name) == fold(name)), "")
-        for holder, name in ((table, column), (parent, parent_column))
-    ]
+    types = [_type_of(holder, name, facts) for holder, name in ((table, column), (parent, parent_column))]
     if not all(types) or not comparable(*types) or facts.has_collations(table):
         raise Refusal(
             f"{table}.{column} does not compare with {parent}.{parent_column} as keys do",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dpduck.kernel.relations import LOOKED_UP
 from dpduck.language.rows.facts import Column, PublicFacts
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.text.names import TableName
@@ -18,7 +19,6 @@ from dpduck.language.text.positions import copy_position, position_of, refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
-_VALUE = "dpduck_value"
 _SELECTED = {"expressions", "from_", "where"}
 
 
@@ -40,9 +40,9 @@ def _membership(condition: exp.In, alias: str) -> exp.Join | None:
         return None
     if select.expressions[0].find(exp.Star):
         return None
-    shown = exp.TableAlias(this=exp.to_identifier(alias), columns=[exp.to_identifier(_VALUE)])
+    shown = exp.TableAlias(this=exp.to_identifier(alias), columns=[exp.to_identifier(LOOKED_UP)])
     looked_into = exp.Subquery(this=select.copy(), alias=shown)
-    equal = exp.EQ(this=condition.this.copy(), expression=exp.column(_VALUE, table=alias))
+    equal = exp.EQ(this=condition.this.copy(), expression=exp.column(LOOKED_UP, table=alias))
     return _placed(exp.Join(this=looked_into, kind="SEMI", on=equal), condition)
 
 

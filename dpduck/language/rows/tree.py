@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 from sqlglot import exp
 
-from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Units
-from dpduck.language.rows.facts import Column, Policy, PrivateTable
+from dpduck.kernel.columns.expressions import Column, Expression
+from dpduck.kernel.relations import LOOKED_UP, PERIOD_COLUMN, UNIT_COLUMN, Units
+from dpduck.kernel.units import Referenced, SamePeriod, Together, first_of, person_of
+from dpduck.language.rows.facts import Clamp, Policy, PrivateTable
 from dpduck.language.rows.joins import ANTI, SEMI, PublicJoin
-from dpduck.language.rows.relation import PrivateRelation, comparable
+from dpduck.language.rows.relation import PrivateRelation
 from dpduck.language.rows.scope import Relation, Scope, base_column
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import refusal
@@ -41,22 +43,31 @@ MOST_POWER = 11
 """Tables whose rows of a unit may be joined each with each, so that each join finds two at least."""
 
 
+Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
+"""A column of each side of a join, with the relation that it is of: the left one first."""
+
+
 @dataclass(frozen=True)
 class PrivateJoin:
     """A join of private rows with private rows of the same unit.
 
     kind: INNER is JOIN; LEFT, RIGHT, FULL, SEMI or ANTI before it. source: what is joined; its own filters have been
     moved, so it has none. conditions: all of ON; one of them at least proves that both sides are of one unit.
+    equal: stored columns that are compared as keys. period: where units are by periods, that both rows are of one.
+    within: conditions that say no more than that.
     """
 
     kind: str
     source: RowSource
     conditions: tuple[exp.Expr, ...]
+    equal: tuple[Pair, ...]
+    period: SamePeriod | None = None
+    within: tuple[exp.Expr, ...] = ()
 
     @property
-    def private_joins(self) -> bool:
-        """Tells whether what is joined has joins of private rows itself."""
-        return any(isinstance(join, PrivateJoin) for join in self.source.joins)
+    def keyed(self) -> frozenset[str]:
+        """Returns the relations of which a key is compared with a column of the other side."""
+        return frozenset(one.alias for pair in self.equal for one, name in pair if one.is_key(name))
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class RowSource:
 
     Of every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
     its rows of this source and changes no other.
-    units: choices of relations to take the unit from; of a choice, the first one that is not NULL.
+    units: choices of the unit of a row; of a choice, the first one that is not NULL. None where rows are units.
     branches: the tables of a UNION ALL, where `first` is one, or the rows that `first` counts for each unit.
     counted: what is counted of these rows for each unit, where they are such a branch.
     """
@@ -74,15 +85,53 @@ class RowSource:
     joins: tuple[PublicJoin | PrivateJoin, ...]
     scope: Scope
     filters: tuple[exp.Expr, ...]
-    units: tuple[tuple[PrivateRelation, ...], ...]
+    units: tuple[tuple[Expression, ...], ...]
     branches: tuple[RowSource, ...] = ()
     counted: tuple[exp.Expr, ...] = ()
 
     @property
-    def together(self) -> list[PrivateRelation]:
-        """Returns the relations whose own columns hold the unit of every row together."""
-        choices = (choice[0] for choice in self.units if len(choice) == 1)
-        return [one for one in choices if one.together and not one.parents]
+    def unit(self) -> Expression | None:
+        """Returns the privacy unit of a row, of columns that hold it where there are such; None where rows are units.
+
+        By periods it has the period of the row.
+        """
+        direct = (one for one in self.units if not any(isinstance(person_of(unit), Referenced) for unit in one))
+        choice = next(direct, next(iter(self.units), ()))
+        return first_of(choice) if choice else None
+
+    @property
+    def persons(self) -> list[Expression]:
+        """Lists what tells the unit of every row by itself, without its period."""
+        found = (person_of(choice[0]) for choice in self.units if len(choice) == 1)
+        return [one for one in found if one is not None]
+
+    @property
+    def together(self) -> list[Together]:
+        """Lists the columns that hold the unit of every row together."""
+        return [one for one in self.persons if isinstance(one, Together)]
+
+    @property
+    def unit_columns(self) -> list[str]:
+        """Lists columns that a statement may name as its privacy_unit_column: those of the policies."""
+        unit = self.first.policy.unit
+        own = unit.column if unit.reference is None else unit.reference.column
+        found = [name for branch in self.branches for name in branch.unit_columns] or ([own] if own else [])
+        return [*found, *(name for join in self.joined for name in join.source.unit_columns)]
+
+    @property
+    def joined(self) -> list[PrivateJoin]:
+        """Lists the joins with private rows."""
+        return [join for join in self.joins if isinstance(join, PrivateJoin)]
+
+    @property
+    def always_there(self) -> list[PrivateRelation]:
+        """Lists relations that have a row in each row: those that no outer join makes NULL."""
+        found = [self.first]
+        for join in self.joined:
+            if join.kind not in ("LEFT JOIN", SEMI, ANTI):
+                theirs = join.source.always_there
+                found = {"JOIN": [*found, *theirs], "RIGHT JOIN": theirs}.get(join.kind, [])
+        return found
 
     @property
     def table(self) -> TableName:
@@ -101,8 +150,7 @@ class RowSource:
     @property
     def relations(self) -> tuple[PrivateRelation, ...]:
         """Returns every private relation, in the order of the statement."""
-        inner = (join.source.relations for join in self.joins if isinstance(join, PrivateJoin))
-        return (self.first, *(relation for relations in inner for relation in relations))
+        return (self.first, *(relation for join in self.joined for relation in join.source.relations))
 
     @property
     def public_joins(self) -> tuple[PublicJoin, ...]:
@@ -118,8 +166,8 @@ class RowSource:
         found: list[RowSource] = []
         for branch in self.branches:
             found += (branch, *branch.all_branches)
-        for join in self.joins:
-            found += join.source.all_branches if isinstance(join, PrivateJoin) else ()
+        for join in self.joined:
+            found += join.source.all_branches
         return tuple(found)
 
     @property
@@ -148,11 +196,6 @@ class RowSource:
         return tuple(dict.fromkeys((*self.tables, *(join.table for join in self.every_public_join))))
 
     @property
-    def multiplicity(self) -> int:
-        """Returns the most rows that the joins with public tables make of one row."""
-        return prod(join.multiplicity for join in self.public_joins)
-
-    @property
     def copies(self) -> int:
         """Returns the most rows that joins with public tables make of one row, those inside of branches included."""
         inside = sum(branch.copies for branch in self.branches) or 1
@@ -174,8 +217,7 @@ class RowSource:
             if join.kind in (SEMI, ANTI):
                 power = max(power, other)
                 continue
-            keys = {alias for condition in join.conditions for alias in _keyed(condition, self, join.source)}
-            ours, theirs = bool(keys & once), bool(keys & others)
+            ours, theirs = bool(join.keyed & once), bool(join.keyed & others)
             power = max(power, other) if ours or theirs else power + other
             once = (once if theirs else frozenset()) | (others if ours else frozenset())
         return power, once
@@ -183,14 +225,13 @@ class RowSource:
     @property
     def leaves(self) -> int:
         """Returns tables that are read, of UNION ALL each as often as it is there."""
-        joined = (join.source.leaves for join in self.joins if isinstance(join, PrivateJoin))
-        return (sum(branch.leaves for branch in self.branches) or 1) + sum(joined)
+        return (sum(branch.leaves for branch in self.branches) or 1) + sum(join.source.leaves for join in self.joined)
 
     @property
     def nested(self) -> int:
         """Returns how many subqueries by unit are inside of each other at most."""
         own = max((branch.nested for branch in self.branches), default=0) + isinstance(self.first.nested, Units)
-        return max(own, *(join.source.nested for join in self.joins if isinstance(join, PrivateJoin)), 0)
+        return max(own, *(join.source.nested for join in self.joined), 0)
 
     def multiplies(self, number: int) -> bool:
         """Tells whether that join of private rows is by a key of neither side, so that each row is joined with many."""
@@ -198,7 +239,7 @@ class RowSource:
         if not isinstance(join, PrivateJoin) or join.kind in (SEMI, ANTI):
             return False
         once = replace(self, joins=self.joins[:number]).repeated[1] | join.source.repeated[1]
-        return not any(alias in once for one in join.conditions for alias in _keyed(one, self, join.source))
+        return not join.keyed & once
 
     @property
     def rows_for_a_key(self) -> int:
@@ -212,8 +253,7 @@ class RowSource:
 
     @cached_property
     def _found(self) -> tuple[int, int]:
-        inner = (join.source.found for join in self.joins if isinstance(join, PrivateJoin))
-        inside = (sum(branch.found for branch in self.branches) or 1) * prod(inner)
+        inside = (sum(branch.found for branch in self.branches) or 1) * prod(join.source.found for join in self.joined)
         joins = sum(map(self.multiplies, range(len(self.joins))))
         most = next(most for most in range(MOST_ROWS, 0, -1) if inside * most**joins <= MOST_OF_ALL or most == 1)
         return most, inside * most**joins
@@ -231,9 +271,8 @@ class RowSource:
     def _row_bounds(self) -> list[int]:
         """MAX ROWS of the relations whose rows are kept: those that SEMI and ANTI JOIN look at add none."""
         found = [self.first.policy.unit.max_rows]
-        for join in self.joins:
-            if isinstance(join, PrivateJoin) and join.kind not in (SEMI, ANTI):
-                found += join.source._row_bounds()
+        for join in self.joined:
+            found += () if join.kind in (SEMI, ANTI) else join.source._row_bounds()
         return found
 
     def relation(self, alias: str) -> PrivateRelation | None:
@@ -244,43 +283,71 @@ class RowSource:
         """Returns the public join of an alias."""
         return next(join for join in self.public_joins if join.alias == alias)
 
-    def domain(self, column: exp.Column) -> Domain | None:
+    def owner(self, node: exp.Expr) -> PrivateRelation | None:
+        """Returns the private relation of a column; None of a public column, and of what is no column."""
+        return self.relation(node.table) if isinstance(node, exp.Column) else None
+
+    def domain(self, node: exp.Expr) -> Domain | None:
         """Returns the public domain that a policy gives to a column of a private relation."""
-        relation = self.relation(column.table)
-        return None if relation is None else relation.domain(column.name)
+        relation = self.owner(node)
+        return None if relation is None else relation.domain(node.name)
 
-    def columns(self) -> Iterator[tuple[str, Column]]:
-        """Yields aliases and columns of every relation, public ones included."""
-        for relation in self.relations:
-            yield from ((relation.alias, column) for column in relation.columns)
-        for join in self.public_joins:
-            yield from ((join.alias, column) for column in join.columns)
+    def clamp(self, node: exp.Expr) -> Clamp | None:
+        """Returns the clamp that a policy gives to a column of a private relation, under the column's own name."""
+        relation = self.owner(node)
+        return None if relation is None else relation.policy.clamp(node.name)
+
+    def link(self, node: exp.Expr) -> str | None:
+        """Returns the name under which equal values of a column tell one unit; None where they do not."""
+        relation = self.owner(node)
+        return None if relation is None else relation.link(node.name)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Column]:
+        """Returns the columns of every relation, public ones included, by their SQL."""
+        named = [(relation.alias, relation.columns) for relation in self.relations]
+        named += [(join.alias, join.columns) for join in self.public_joins]
+        found = (Column(alias, column.name, column.type_name) for alias, columns in named for column in columns)
+        return {column.quoted: column for column in found}
+
+    @cached_property
+    def types(self) -> Mapping[str, str]:
+        """Returns DuckDB's type of each column, by its SQL."""
+        return {sql: column.type_name for sql, column in self.columns.items()}
 
 
-def _keyed(condition: exp.Expr, source: RowSource, right: RowSource) -> Iterator[str]:
-    """Yields aliases of the relations whose key stands in a plain equality with a stored column of the join's other
-    side.
-    """
-    yield from (one.alias for one, name in equal_columns(condition, source, right) if one.is_key(name))
-
-
-def equal_columns(condition: exp.Expr, source: RowSource, right: RowSource) -> list[tuple[PrivateRelation, str]]:
-    """Returns both sides of a plain equality of stored columns, one of them of the right source; else none."""
+def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pair | None:
+    """Returns the columns of two sides of which a condition says that they are equal; None of another condition."""
     node = condition.unnest()
-    sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else []
-    columns = [side for side in sides if isinstance(side, exp.Column)]
-    pair = [(found, one.name) for one in columns if (found := source.relation(one.table)) is not None]
-    across = len(pair) == 2 and len([one for one, _ in pair if right.relation(one.alias) is not None]) == 1
-    return pair if across and comparable(*(one.type_of(name) for one, name in pair)) else []
+    if not isinstance(node, exp.EQ):
+        return None
+    sides = (node.left.unnest(), node.right.unnest())
+    for one, other in (sides, sides[::-1]):
+        ours, theirs = left.owner(one), right.owner(other)
+        if ours is not None and theirs is not None:
+            return (ours, one.name), (theirs, other.name)
+    return None
+
+
+def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], what: str, accepted: str) -> None:
+    """Refuses rows of two kinds of units. what, accepted: words for rows that are units, which have no other rows."""
+    first = sources[0]
+    for source, place in zip(sources, places, strict=True):
+        if source.first.policy.unit.column is None:
+            raise refusal(place, f"{source.table.table} protects single rows: {what} is refused", accepted)
+        if source.first.policy.unit.key != first.first.policy.unit.key:
+            raise refusal(
+                place,
+                f"{first.table.table} and {source.table.table} do not share a privacy unit",
+                "policies whose PRIVACY UNIT is one column, or REFERENCES it",
+            )
 
 
 def require_few_copies(source: RowSource, place: exp.Expr) -> None:
     """Refuses joins that could make so many rows of one unit's few, or of one row, that it decides what fails."""
-    *before, last = source.joins
-    joined = (
-        isinstance(last, PrivateJoin) and last.private_joins and any(isinstance(one, PrivateJoin) for one in before)
-    )
-    if joined and source.multiplies(len(before)):
+    last = source.joins[-1]
+    joined = isinstance(last, PrivateJoin) and last.source.joined and len(source.joined) > 1
+    if joined and source.multiplies(len(source.joins) - 1):
         raise refusal(
             place,
             "rows of a unit would be joined each with each row of a join",
@@ -318,11 +385,16 @@ def require_free_names(names: Iterable[str], place: exp.Expr) -> None:
 def is_reserved(name: str) -> bool:
     """Tells whether a name is dpduck's own. What a subquery makes of units is called dpduck_0, and so on."""
     rest = fold(name).removeprefix("dpduck_")
-    made = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN)
+    made = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP)
     return rest != fold(name) and not made
 
 
 def of_relation(relation: PrivateRelation) -> RowSource:
     """Returns a relation alone."""
     columns = tuple((column.name, base_column(relation.alias, column.name)) for column in relation.columns)
-    return RowSource(relation, (), Scope((Relation("", columns),)), (), ((relation,),))
+    return RowSource(relation, (), Scope((Relation("", columns),)), (), choices_of(relation))
+
+
+def choices_of(relation: PrivateRelation) -> tuple[tuple[Expression, ...], ...]:
+    """Returns the one choice of the unit of a relation's rows; none where rows are units."""
+    return () if relation.unit is None else ((relation.unit,),)

@@ -9,22 +9,14 @@ from sqlglot import exp
 
 from dpduck.kernel.columns.expressions import Expression, Literal
 from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Branch, Union
-from dpduck.language.rows.expressions import safe_sql, sql_of
+from dpduck.kernel.units import person_of, unit_type
+from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Clamp, Column, Policy
 from dpduck.language.rows.moments import moments_of
-from dpduck.language.rows.relation import PrivateRelation, Reading, comparable
+from dpduck.language.rows.relation import PrivateRelation, Reading, comparable, unit_beside
 from dpduck.language.rows.scope import Relation, Scope, base_column
-from dpduck.language.rows.sql import (
-    always_there,
-    carried_unit,
-    column_types,
-    from_sql,
-    row_columns,
-    source_of,
-    stored_sql,
-    unit_sql,
-)
-from dpduck.language.rows.tree import RowSource, require_free_names
+from dpduck.language.rows.sql import compile_rows, stored_sql
+from dpduck.language.rows.tree import RowSource, choices_of, require_free_names, require_one_unit
 from dpduck.language.text.positions import refusal
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -43,29 +35,27 @@ def read_union(query: exp.SetOperation, reading: Reading, read_branch: ReadBranc
     """Returns the source of a UNION ALL; the rows of a unit in it are its rows in all branches."""
     nodes = _branches(query)
     branches = [read_branch(node, Reading(reading.facts, reading.common)) for node in nodes]
-    _require_one_unit(branches, nodes)
+    require_one_unit(branches, nodes, "UNION ALL of it", "policies with PRIVACY UNIT column")
     columns = _columns(branches, nodes)
-    unit_type = _unit_type(branches, query)
+    shown, kind = _shown(branches), _unit_type(branches, query)
     alias, first = f"r{next(reading.private)}", branches[0]
     most = sum(branch.usual_rows for branch in branches)
-    unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(branches, columns))
+    unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(shown, columns))
     reads = tuple(dict.fromkeys(read for branch in branches for read in branch.reads))
+    policy, made = _policy(shown, columns, unit), [_branch(branch, columns) for branch in branches]
     relation = PrivateRelation(
-        alias,
+        Union(tuple(branch for branch, _ in made), alias),
         first.table,
-        "(" + " UNION ALL ".join(_branch_sql(branch, columns) for branch in branches) + ")",
-        _policy(branches, columns, unit),
-        (*columns, Column(UNIT_COLUMN, unit_type)),
-        UNIT_COLUMN,
-        unit_type,
-        _links(branches, columns),
+        "(" + " UNION ALL ".join(sql for _, sql in made) + ")",
+        policy,
+        (*columns, Column(UNIT_COLUMN, kind)),
+        unit_beside(alias, kind, policy),
+        _links(shown, columns),
         tuple(column.name for column in columns),
         reads,
-        unit_names=tuple(name for branch in branches for one in branch.relations for name in one.unit_columns),
-        nested=Union(tuple(_branch(branch, columns) for branch in branches), alias),
     )
     scope = Scope((Relation("", tuple((column.name, base_column(alias, column.name)) for column in columns)),))
-    return RowSource(relation, (), scope, (), ((relation,),), tuple(branches))
+    return RowSource(relation, (), scope, (), choices_of(relation), tuple(branches))
 
 
 def _branches(query: exp.Expr) -> list[exp.Expr]:
@@ -79,33 +69,22 @@ def _branches(query: exp.Expr) -> list[exp.Expr]:
     return [*_branches(query.this), *_branches(query.expression)]
 
 
-def _require_one_unit(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> None:
-    units = [branch.first.policy.unit for branch in branches]
-    for unit, branch, node in zip(units, branches, nodes, strict=True):
-        if unit.column is None:
-            raise refusal(
-                node,
-                f"{branch.table.table} protects single rows: UNION ALL of it is refused",
-                "policies with PRIVACY UNIT column",
-            )
-        if unit.key != units[0].key:
-            raise refusal(
-                node,
-                f"{branches[0].table.table} and {branch.table.table} do not share a privacy unit",
-                "policies whose PRIVACY UNIT is one column, or REFERENCES it",
-            )
+Shown = list[tuple[RowSource, exp.Expr]]
+"""A column as each branch shows it."""
 
 
-def _outputs(branch: RowSource) -> list[tuple[str, exp.Expr]]:
-    return list(branch.scope.columns())
+def _shown(branches: Sequence[RowSource]) -> list[Shown]:
+    """Lists the columns of a UNION ALL."""
+    outputs = ([(branch, one.unnest()) for _, one in branch.scope.columns()] for branch in branches)
+    return [list(column) for column in zip(*outputs, strict=True)]
 
 
 def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[Column, ...]:
     """Returns the names of the first branch; every branch has the same number of columns, of the same types."""
     columns: list[Column] = []
     for branch, node in zip(branches, nodes, strict=True):
-        outputs, types = _outputs(branch), column_types(branch)
-        found = [Column(name, _type(expression, types, node)) for name, expression in outputs]
+        outputs = list(branch.scope.columns())
+        found = [Column(name, _type(expression, branch.types, node)) for name, expression in outputs]
         _require_short_texts([expression.unnest() for _, expression in outputs], node)
         columns = columns or found
         if [column.type_name for column in found] != [column.type_name for column in columns]:
@@ -134,94 +113,78 @@ def _type(expression: exp.Expr, types: Mapping[str, str], node: exp.Expr) -> str
     raise refusal(node, "an expression inside UNION ALL is refused", "columns and texts; expressions around UNION ALL")
 
 
-def _branch_sql(branch: RowSource, columns: Sequence[Column]) -> str:
-    listed = [
-        f"{sql_of(expression.unnest())} AS {quote_identifier(column.name)}"
-        for (_, expression), column in zip(_outputs(branch), columns, strict=True)
-    ]
-    types = column_types(branch)
-    where = " AND ".join(sorted({f"({safe_sql(condition, types)})" for condition in branch.filters}))
-    sql = f"SELECT {', '.join((*listed, f'{unit_sql(branch)} AS {UNIT_COLUMN}'))} FROM {from_sql(branch)}"
-    return f"{sql} WHERE {where}" if where else sql
-
-
-def _branch(branch: RowSource, columns: Sequence[Column]) -> Branch:
-    known, unit, outputs = row_columns(branch), carried_unit(branch), list[tuple[Expression, str]]()
-    for (_, expression), column in zip(_outputs(branch), columns, strict=True):
-        node = expression.unnest()
+def _branch(branch: RowSource, columns: Sequence[Column]) -> tuple[Branch, str]:
+    """Returns a SELECT as the kernel has it, and as SQL."""
+    rows, unit, outputs, listed = compile_rows(branch), branch.unit, list[tuple[Expression, str]](), list[str]()
+    for (_, expression), column in zip(branch.scope.columns(), columns, strict=True):
+        node, name = expression.unnest(), quote_identifier(column.name)
         text = isinstance(node, exp.Literal) and node.is_string
-        output = Literal("text", node.name) if text else known[stored_sql(node)]
-        outputs.append((output, quote_identifier(column.name)))
+        outputs.append((Literal("text", node.name) if text else branch.columns[stored_sql(node)], name))
+        listed.append(f"{sql_of(node)} AS {name}")
     if unit is None:
         raise InternalError("a UNION ALL of rows that are units")
-    return Branch(source_of(branch, filtered=True), unit, tuple(outputs))
+    person = person_of(unit) or unit
+    sql = f"SELECT {', '.join((*listed, f'{person.sql} AS {UNIT_COLUMN}'))} FROM {rows.from_sql}"
+    sql += f" WHERE {' AND '.join(rows.where)}" if rows.where else ""
+    return Branch(rows.source, unit, tuple(outputs)), sql
 
 
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
     """Returns the type of the first branch's unit; those of the others compare with it as keys do."""
-    found = [branch.units[0][0].unit_type for branch in branches]
+    found = [unit_type(branch.units[0][0]) for branch in branches]
     if not all(comparable(found[0], other) for other in found):
         raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
     return found[0]
 
 
-def _period(branches: Sequence[RowSource], columns: Sequence[Column]) -> Period | None:
+def _period(shown: Sequence[Shown], columns: Sequence[Column]) -> Period | None:
     """Returns the period of a row, with the column that says of which one it is in every table, "" for none."""
+    branches = [branch for branch, _ in shown[0]]
     own = branches[0].first.policy.unit.period
     if own is None:
         return None
-    moments = [moments_of(always_there(branch, len(branch.joins))) for branch in branches]
-    for place, column in enumerate(columns):
-        shown = [_outputs(branch)[place][1].unnest() for branch in branches]
-        if all(any(of.is_column(one) for of in found) for one, found in zip(shown, moments, strict=True)):
-            return replace(own, column=column.name)
+    moments = [moments_of(branch.always_there) for branch in branches]
+    for column, name in zip(shown, columns, strict=True):
+        if all(any(of.is_column(one) for of in found) for (_, one), found in zip(column, moments, strict=True)):
+            return replace(own, column=name.name)
     return replace(own, column="")
 
 
-def _links(branches: Sequence[RowSource], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
+def _links(shown: Sequence[Shown], columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
     """Returns columns that are linked alike in every branch."""
     found = []
-    for position, column in enumerate(columns):
-        links = {_link(branch, position) for branch in branches}
+    for column, name in zip(shown, columns, strict=True):
+        links = {branch.link(one) for branch, one in column}
         link = links.pop()
         if not links and link is not None:
-            found.append((fold(column.name), link))
+            found.append((fold(name.name), link))
     return tuple(found)
 
 
-def _source_column(branch: RowSource, position: int) -> exp.Column | None:
-    expression = _outputs(branch)[position][1].unnest()
-    return expression if isinstance(expression, exp.Column) else None
-
-
-def _link(branch: RowSource, position: int) -> str | None:
-    column = _source_column(branch, position)
-    relation = None if column is None else branch.relation(column.table)
-    return None if column is None or relation is None else relation.link(column.name)
-
-
-def _policy(branches: Sequence[RowSource], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
+def _policy(shown: Sequence[Shown], columns: Sequence[Column], unit: PrivacyUnit) -> Policy:
     """Merges what the policies of all branches say of the columns."""
-    domains = [(column.name, _domain(branches, position)) for position, column in enumerate(columns)]
-    clamps = [_clamp(branches, position, column.name) for position, column in enumerate(columns)]
-    limits = [branch.policy.max_epsilon for branch in branches]
-    least = [branch.policy.min_epsilon for branch in branches]
-    expected = [branch.policy.expect_rows for branch in branches]
+    domains = [(name.name, _domain(column)) for column, name in zip(shown, columns, strict=True)]
+    clamps = [_clamp(column, name.name) for column, name in zip(shown, columns, strict=True)]
+    policies = [branch.policy for branch, _ in shown[0]]
+    expected = [policy.expect_rows for policy in policies]
     known = [number for number in expected if number is not None]
     return replace(
-        branches[0].policy,
+        policies[0],
         unit=unit,
         domains=tuple((name, domain) for name, domain in domains if domain is not None),
         clamps=tuple(clamp for clamp in clamps if clamp is not None),
-        max_epsilon=min((limit for limit in limits if limit is not None), default=None),
-        min_epsilon=max((limit for limit in least if limit is not None), default=None),
+        max_epsilon=min((one.max_epsilon for one in policies if one.max_epsilon is not None), default=None),
+        min_epsilon=max((one.min_epsilon for one in policies if one.min_epsilon is not None), default=None),
         expect_rows=sum(known) if len(known) == len(expected) else None,
     )
 
 
-def _domain(branches: Sequence[RowSource], position: int) -> Domain | None:
+def _domain(column: Shown) -> Domain | None:
     """Returns the domain that all branches have, or the values of all where they are listed."""
-    found = [_own_domain(branch, position) for branch in branches]
+    found = [
+        ValueDomain("VARCHAR", (one.name,)) if isinstance(one, exp.Literal) else branch.domain(one)
+        for branch, one in column
+    ]
     first = found[0]
     if first is None or all(domain == first for domain in found):
         return first
@@ -232,26 +195,11 @@ def _domain(branches: Sequence[RowSource], position: int) -> Domain | None:
     return ValueDomain(listed[0].type_name, values, any(domain.with_null for domain in listed))
 
 
-def _own_domain(branch: RowSource, position: int) -> Domain | None:
-    expression = _outputs(branch)[position][1].unnest()
-    if isinstance(expression, exp.Literal):
-        return ValueDomain("VARCHAR", (expression.name,))
-    column = _source_column(branch, position)
-    return None if column is None else branch.domain(column)
-
-
-def _clamp(branches: Sequence[RowSource], position: int, name: str) -> Clamp | None:
-    found = [_own_clamp(branch, position) for branch in branches]
+def _clamp(column: Shown, name: str) -> Clamp | None:
+    """Returns the clamp that all branches have."""
+    found = [branch.clamp(one) for branch, one in column]
     first = found[0]
     if first is None:
         return None
     alike = all(clamp is not None and replace(clamp, column=first.column) == first for clamp in found)
     return replace(first, column=name) if alike else None
-
-
-def _own_clamp(branch: RowSource, position: int) -> Clamp | None:
-    column = _source_column(branch, position)
-    relation = None if column is None else branch.relation(column.table)
-    if column is None or relation is None:
-        return None
-    return next((clamp for clamp in relation.policy.clamps if fold(clamp.column) == fold(column.name)), None)

@@ -123,22 +123,20 @@ class AggregateReader:
     def _certain(self, expression: exp.Expr) -> Operand | None:
         """Returns the operand of a clamped column whose values all count: avg then measures count(column), too."""
         column = expression.unnest()
-        if not isinstance(column, exp.Column) or self._clamp(column) is None:
+        if not isinstance(column, exp.Column) or self.source.clamp(column) is None:
             return None
-        grid = grid_of(column, self._clamp, self.types)
+        grid = grid_of(column, self.source.clamp, self.types)
         certain = not sql_type(self.types.get(sql_of(column), "")).is_float
-        return self._settled(column, column, grid, "", self._clamp) if certain and grid is not None else None
+        return self._settled(column, column, grid, "", self.source.clamp) if certain and grid is not None else None
 
     def _distinct(self, node: exp.Expr, argument: exp.Expr) -> Aggregate:
         if isinstance(argument.unnest(), exp.Tuple):
             return self._together(node, argument.unnest())
         column = resolve(argument, self.source.scope).unnest()
-        domain = None
-        if isinstance(column, exp.Column):
-            relation, domain = self.source.relation(column.table), self.source.domain(column)
-            if relation is not None and relation.unit is not None and fold(column.name) == fold(relation.unit):
-                present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
-                return Aggregate(present, sql_of(node), "count", ONE_PER_GROUP)
+        relation, domain = self.source.owner(column), self.source.domain(column)
+        if relation is not None and relation.unit_column and fold(column.name) == fold(relation.unit_column):
+            present = self._safe(exp.Is(this=column, expression=exp.Null()).not_())
+            return Aggregate(present, sql_of(node), "count", ONE_PER_GROUP)
         if isinstance(domain, RangeDomain) and sql_type(domain.type_name).is_integer and domain.step == "1":
             domain = None if domain.with_edges else ValueDomain(domain.type_name, domain.edges)
         others = isinstance(domain, ValueDomain) and domain.other is not None
@@ -161,14 +159,14 @@ class AggregateReader:
         """Counts units that several columns hold together: rows whose unit is NULL take part in nothing."""
         resolved = [resolve(one, self.source.scope).unnest() for one in columns.expressions]
         written = {(one.table, fold(one.name)) if isinstance(one, exp.Column) else None for one in resolved}
-        held = [{(one.alias, fold(column.name)) for column in one.together} for one in self.source.together]
+        held = [{(column.relation, fold(column.name)) for column in one.parts} for one in self.source.together]
         if written not in held:
             raise refusal(node, "count(DISTINCT (..)) takes all columns of a unit", self._units("count(*)"))
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
     def _units(self, other: str = "count(DISTINCT column)") -> str:
         """Returns what counts units, as it is typed."""
-        units = (", ".join(column.name for column in one.together) for one in self.source.together)
+        units = (", ".join(column.name for column in one.parts) for one in self.source.together)
         return next((f"count(DISTINCT ({names}))" for names in units), other)
 
     def _function(self, node: exp.Expr, function: str) -> Aggregate:
@@ -190,9 +188,10 @@ class AggregateReader:
             raise refusal(node, f"{PER_GROUP} does not apply to {_name(node)}", f"{PER_ROW} => (0, 100)")
         per_group = by_group if PER_GROUP in bounds else ""
         given = bounds.get(PER_GROUP) or bounds.get(PER_ROW)
-        clamp_of, grid = self._clamp, None
+        clamp_of: ClampOf = self.source.clamp
+        grid = None
         if not bounds or not isinstance(expression.unnest(), exp.Column):
-            grid = grid_of(expression, self._clamp, self.types)
+            grid = grid_of(expression, self.source.clamp, self.types)
         if given is not None:
             grid = Grid(given[0], given[1], self._step(expression, given))
         elif grid is None:
@@ -250,7 +249,7 @@ class AggregateReader:
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return Fraction(0)
-        clamp, kind = self._clamp(column), sql_type(self.types.get(sql_of(column), ""))
+        clamp, kind = self.source.clamp(column), sql_type(self.types.get(sql_of(column), ""))
         step = Fraction(0)
         if clamp is not None:
             step = Fraction(clamp.step)
@@ -301,18 +300,14 @@ class AggregateReader:
             return [_fraction(node, part) for part in _listed(node.args.get(_QUANTILES[type(node)]))], node.this
         raise refusal(node, f"the aggregate {_name(node)} is refused", ACCEPTED)
 
-    def _clamp(self, column: exp.Column) -> Clamp | None:
-        relation = self.source.relation(column.table)
-        return None if relation is None else relation.policy.clamp(column.name)
-
     def _declared(self, column: exp.Column) -> Clamp | None:
         """Returns the clamp of a column, or else the bounds of the RANGE that is its domain; values outside count as a
         bound.
 
         Of integers the last value inside is the upper bound, and other types get a step as clamps without one do.
         """
-        clamp, relation = self._clamp(column), self.source.relation(column.table)
-        domain = None if relation is None or clamp is not None else relation.domain(column.name)
+        clamp = self.source.clamp(column)
+        domain = self.source.domain(column) if clamp is None else None
         if not isinstance(domain, RangeDomain) or domain.unit:
             return clamp
         if sql_type(domain.type_name).is_integer:

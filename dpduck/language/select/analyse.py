@@ -14,7 +14,7 @@ from dpduck.language.rows.periods import by_periods
 from dpduck.language.rows.relation import PRIVATE_ALIAS
 from dpduck.language.rows.scope import resolve
 from dpduck.language.rows.source import read_row_source
-from dpduck.language.rows.sql import column_types, rows_of
+from dpduck.language.rows.sql import rows_of
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.language.select.answers import AnswerReader, has_aggregate
@@ -170,7 +170,7 @@ def read_analysis(
         source.scope,
         _released_names(keys),
         tuple(key.name for key in keys),
-        AggregateReader(source, column_types(source), shared=shared, opens=options.treatment.finds_norm),
+        AggregateReader(source, source.types, shared=shared, opens=options.treatment.finds_norm),
         {fold(item.name): item.expression for item in items},
         enums=_enums(keys, builder.sources),
         moved=options.treatment.moves or widens or not plain or known or combined,

@@ -247,6 +247,11 @@ def released(name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(RELEASED, quoted=True))
 
 
+def named(expression: exp.Expr, name: str) -> exp.Expr:
+    """Returns an item of a select list under a name."""
+    return exp.alias_(expression, exp.to_identifier(name, quoted=True))
+
+
 def has_aggregate(node: exp.Expr) -> bool:
     """Tells whether an expression depends on noisy answers rather than on keys alone."""
     names = {_name(inner) for inner in node.find_all(exp.Anonymous)}

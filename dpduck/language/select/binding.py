@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from sqlglot import exp
@@ -10,14 +10,12 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import BOOLEAN, sql_of
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import temporal_arguments
-from dpduck.language.rows.relation import comparable
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.rows.sql import base, column_types, places_sql, written_conditions
-from dpduck.language.rows.tree import PrivateJoin, RowSource
+from dpduck.language.rows.sql import base, bound_type, compared_keys, places_sql, written_conditions
+from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader
-from dpduck.language.select.excluded_cells import text_of
 from dpduck.language.select.request import Key, Request
-from dpduck.language.select.value_ranges import literal
+from dpduck.language.select.value_ranges import literal, text_literal
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import position_of, refusal
@@ -144,10 +142,10 @@ def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[e
 
     keys: those of what is written that are groups, as they stand; a condition or a number is cast.
     """
-    types, pairs = column_types(source), [(join, pair) for join in source.public_joins for pair in join.pairs]
+    types, pairs = source.types, [(join, pair) for join in source.public_joins for pair in join.pairs]
     alone = {id(one) for one in (*keys, *source.counted, *(private for _, (private, _) in pairs))}
     for expression in written:
-        for column in () if _compares_keys(expression.unnest(), types) else expression.find_all(exp.Column):
+        for column in () if compared_keys(expression, types) else expression.find_all(exp.Column):
             if not _is_asked_for_null(column) and not (id(expression) in alone and expression.unnest() is column):
                 _require_plain(column, types[sql_of(column)])
     for join, (private, name) in pairs:
@@ -155,13 +153,6 @@ def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[e
         if own != public:  # the one is cast to the other
             _require_plain(private, own or public)
             _require_plain(private, public)
-
-
-def _compares_keys(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether it is an equality of two columns of one type that keys may have."""
-    sides = [node.left.unnest(), node.right.unnest()] if isinstance(node, exp.EQ) else [node]
-    known = [types[sql_of(side)] for side in sides if isinstance(side, exp.Column)]
-    return len(sides) == len(known) == 2 and comparable(*known)
 
 
 def _is_asked_for_null(column: exp.Column) -> bool:
@@ -202,16 +193,18 @@ def _check_source(
 ) -> None:
     whole = [*_filters(source), *conditions]
     asked = [*whole, *(part for one in (*whole, *others) for part in _inside(one))]
-    types = column_types(source)
     unknown = []
     for one in asked:
         node = one.unnest()
         if isinstance(node, exp.Column):
-            _require_boolean(node, types[sql_of(node)], source)
+            _require_boolean(node, source.types[sql_of(node)], source)
         elif not isinstance(node, (*BOOLEAN, exp.Null)):
             unknown.append(node)
     for node in unknown:
-        found = _bound_type(node, source, facts)
+        try:
+            found = bound_type(node, source, facts)
+        except Refusal:
+            continue  # DuckDB's complaint comes again, with its place
         if found not in _CONDITIONS:
             raise refusal(node, f"a condition is {found}", "a condition such as sex = 'F', which is true or false")
     if not any(facts.has_collations(table) for table in source.every_table):
@@ -223,9 +216,8 @@ def _check_source(
 def _filters(source: RowSource) -> Iterator[exp.Expr]:
     """Yields conditions of WHERE and ON, of what is joined too."""
     yield from source.filters
-    for join in source.joins:
-        if isinstance(join, PrivateJoin):
-            yield from (*join.conditions, *_filters(join.source))
+    for join in source.joined:
+        yield from (*join.conditions, *_filters(join.source))
 
 
 def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
@@ -242,14 +234,6 @@ def _asks_its_first(node: exp.Expr) -> bool:
     if isinstance(node, exp.If):
         return not isinstance(node.parent, exp.Case) or node.parent.this is None
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)
-
-
-def _bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
-    try:
-        (column,) = facts.bind(f"SELECT {sql_of(node)} FROM {', '.join(places_sql(source))}", source.every_table)
-    except Refusal:
-        return "BOOLEAN"  # DuckDB's complaint comes again, with its place
-    return column.type_name
 
 
 def _require_boolean(column: exp.Column, type_name: str, source: RowSource) -> None:
@@ -298,8 +282,8 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
     else:
         return
     for column, value in sides:
-        domain = source.domain(column) if isinstance(column, exp.Column) else None
-        if not isinstance(column, exp.Column) or not isinstance(domain, ValueDomain) or domain.other is not None:
+        domain = source.domain(column)
+        if not isinstance(domain, ValueDomain) or domain.other is not None:
             continue
         read = _reader(domain.type_name)
         written = None if read is None else read(value)
@@ -311,7 +295,7 @@ def _check_literals(condition: exp.Expr, source: RowSource) -> None:
 
 def _reader(type_name: str) -> Callable[[exp.Expr], Fraction | str | None] | None:
     """Tells how literals are read beside a column of this type; None where other texts may mean the same value."""
-    return text_of if type_name == "VARCHAR" else literal if sql_type(type_name).is_integer else None
+    return text_literal if type_name == "VARCHAR" else literal if sql_type(type_name).is_integer else None
 
 
 def _values(domain: ValueDomain) -> frozenset[Fraction | str | None]:

@@ -12,11 +12,11 @@ from math import prod
 
 from sqlglot import exp
 
-from dpduck.language.select.answers import AnswerReader, has_aggregate
+from dpduck.language.select.answers import AnswerReader, has_aggregate, named, released
 from dpduck.language.select.outer import SelectItem
 from dpduck.language.select.request import LARGEST_DOMAIN, LARGEST_SIZE, Aggregate, Key, Request, Summary
 from dpduck.language.statements.kinds import AskStatement
-from dpduck.language.text.names import RELEASED, answer_column, raw_column, stderr_column, variance_column
+from dpduck.language.text.names import answer_column, raw_column, stderr_column, variance_column
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 
@@ -100,8 +100,7 @@ def with_summary_columns(
     taken = {fold(item.name) for item in items}
     for name, column in added.items():
         if fold(name) not in taken:
-            source = exp.column(exp.to_identifier(column, quoted=True), table=exp.to_identifier(RELEASED, quoted=True))
-            select.append("expressions", exp.alias_(source, exp.to_identifier(name, quoted=True)))
+            select.append("expressions", named(released(column), name))
     return select
 
 

@@ -78,16 +78,22 @@ def is_partial(domain: Domain) -> bool:
     return not (domain.with_null and whole)
 
 
+def without_try(node: exp.Expr) -> exp.Expr:
+    """Returns a condition without TRY: rows for which it is NULL do not meet it either way."""
+    node = node.unnest()
+    while isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
+        node = (node.this if isinstance(node, exp.Try) else node.expressions[0]).unnest()
+    return node
+
+
 def conjuncts(text: str) -> Iterator[str]:
-    """Yields the conditions that one joins by AND, without TRY: rows for which it is NULL do not meet it either way."""
+    """Yields the conditions that one joins by AND."""
     if not text:
         return
     pending = [parse_expression(text)]
     while pending:
-        node = pending.pop().unnest()
-        if isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
-            pending.append(node.this if isinstance(node, exp.Try) else node.expressions[0])
-        elif isinstance(node, exp.And):
+        node = without_try(pending.pop())
+        if isinstance(node, exp.And):
             pending += [node.left, node.right]
         elif not (isinstance(node, exp.Boolean) and node.this):
             yield sql_of(node)

@@ -21,7 +21,7 @@ from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.rows.scope import Scope, resolve
 from dpduck.language.select.answers import released
 from dpduck.language.select.request import Key
-from dpduck.language.select.value_ranges import literal
+from dpduck.language.select.value_ranges import literal, text_literal
 from dpduck.language.text.dialect import exact_number
 from dpduck.language.text.names import GROUPING_ID
 from dpduck.values.domain import Domain, RangeDomain
@@ -85,15 +85,14 @@ def met_by(condition: exp.Expr, domain: Domain, collated: bool) -> list[bool | N
     read = _number if domain.type_name == "DOUBLE" else reader(domain, collated)
     if read is None:
         return [None] * domain.size
-    spans, several = spans_of(domain, read), stands_for_several(domain)
+    spans = spans_of(domain, read)
     if isinstance(domain, RangeDomain):
         spans = _with_beyond(spans, domain, read) if domain.with_edges else spans
     elif domain.other is not None:
-        known = frozenset(span.low for span in spans if span.low is not None)
-        spans = [*spans[:-1], Span(None, anything=True, besides=known)]
+        spans = [*spans[:-1], Span(None, anything=True, besides=_known(spans))]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     opposite, found = negated(condition), list[bool | None]()
-    for span, many in zip(spans, several, strict=True):
+    for span, many in zip(spans, stands_for_several(domain), strict=True):
         met, missed = could(condition, span, read), could(opposite, span, read)
         found.append(met if many and met != missed else None)
     return found
@@ -107,6 +106,10 @@ def stands_for_several(domain: Domain) -> list[bool]:
     if domain.with_edges:
         several[0] = several[-1] = True
     return several + [False] * domain.with_null
+
+
+def _known(spans: Sequence[Span]) -> frozenset[Value]:
+    return frozenset(span.low for span in spans if span.low is not None)
 
 
 def could(node: exp.Expr, span: Span, read: Reader) -> bool:
@@ -191,7 +194,7 @@ def met_outside(condition: exp.Expr, domain: Domain, collated: bool) -> bool:
     beyond = [] if domain.with_null else [Span(None)]
     condition = _of_integers(condition) if sql_type(domain.type_name).is_integer else condition
     if not isinstance(domain, RangeDomain):
-        known = frozenset(span.low for span in spans_of(domain, read) if span.low is not None)
+        known = _known(spans_of(domain, read))
         beyond += [] if domain.other is not None else [Span(None, anything=True, besides=known)]
     else:
         low, high = _parser(read)(domain.edges[0]), _parser(read)(domain.upper)
@@ -219,19 +222,13 @@ def reader(domain: Domain, collated: bool) -> Reader | None:
     if sql_type(type_name).is_integer or sql_type(type_name).is_decimal:
         return _number
     known: dict[str, Reader] = {"DATE": _day, "TIMESTAMP": _moment, "BOOLEAN": _flag}
-    return text_of if type_name == "VARCHAR" and not collated else known.get(type_name)
+    return text_literal if type_name == "VARCHAR" and not collated else known.get(type_name)
 
 
 def _number(node: exp.Expr) -> Fraction | None:
     """Returns a decimal literal; one with an exponent is a DOUBLE, which may be compared inexactly."""
     found = literal(node)
     return None if any("e" in one.name.lower() for one in node.find_all(exp.Literal)) else found
-
-
-def text_of(node: exp.Expr) -> str | None:
-    """Returns the text of a literal."""
-    node = node.unnest()
-    return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def _flag(node: exp.Expr) -> bool | None:
@@ -262,7 +259,7 @@ def _parsed(text: str) -> datetime | None:
 def _parser(read: Reader) -> Callable[[str], Value | None]:
     """Returns the reader of labels of a type whose literals are read so."""
     parsers: dict[Reader, Callable[[str], Value | None]] = {
-        _number: exact_number, _day: _parsed, _moment: _parsed, text_of: str, _flag: "true".__eq__,
+        _number: exact_number, _day: _parsed, _moment: _parsed, text_literal: str, _flag: "true".__eq__,
     }  # fmt: skip
     return parsers[read]
 

@@ -266,7 +266,7 @@ class KeyBuilder:
             )
 
     def _is_free(self, column: exp.Column) -> bool:
-        return self.source.relation(column.table) is not None and self.source.domain(column) is None
+        return self.source.owner(column) is not None and self.source.domain(column) is None
 
     def _name(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -341,9 +341,9 @@ def with_cell_key(request: Request, source: RowSource, facts: PublicFacts) -> Re
     key has a DOMAIN with NULL here. A bin of a range holds several values, and so it is no such column.
     """
     relation, question = source.first, request.question
-    unit = relation.unit
+    unit = relation.unit_column
     keys = [] if unit is None or relation.nested is not None else [key for key in relation.keys if unit in key]
-    plain = not source.joins and not relation.together and question.selection is None and question.summary is None
+    plain = not source.joins and question.selection is None and question.summary is None
     if unit is None or not keys or not plain or not question.tells_keys_apart or facts.has_collations(relation.table):
         return request
     told = {unit, *_columns_told_apart(relation, question.sources)}

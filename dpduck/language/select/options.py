@@ -17,6 +17,7 @@ from dpduck.language.select.request import (
     SUMMARY_OPTIONS,
     TREE,
     VARIANCES,
+    KeySelection,
     Price,
     Question,
     Request,
@@ -95,16 +96,6 @@ _ONLY_FOR_SELECTED_KEYS = ("min_privacy_units_per_group", "other")
 
 
 @dataclass(frozen=True)
-class SelectionOptions:
-    """How groups are selected from the data, as the statement says it; max_groups is None where it does not."""
-
-    laplace: bool
-    max_groups: int | None
-    least_units: int
-    other: bool
-
-
-@dataclass(frozen=True)
 class Caption:
     """Words for the readers of a private view. units: of its answers, in their order."""
 
@@ -120,7 +111,10 @@ class Caption:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one statement, checked one by one; None where absent. own: those of other mechanisms."""
+    """The options of one statement, checked one by one; None where absent. own: those of other mechanisms.
+
+    selection: with 0 groups where the statement does not say how many.
+    """
 
     epsilon: Fraction | None
     delta: Fraction | None
@@ -131,7 +125,7 @@ class Options:
     refresh: str
     treatment: Treatment
     target_stderr: Fraction | None = None
-    selection: SelectionOptions | None = None
+    selection: KeySelection | None = None
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()
     form: str = "sets"
@@ -228,7 +222,7 @@ def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
     """Returns the m of the statement, else that of its tables; the unit's column must be that of one of their
     policies.
     """
-    columns = list(dict.fromkeys(column for relation in source.relations for column in relation.unit_columns))
+    columns = list(dict.fromkeys(source.unit_columns))
     named = options.privacy_unit_column
     if named is not None and fold(named) not in map(fold, columns):
         listed = " or ".join(columns) or "no privacy_unit_column"
@@ -317,7 +311,7 @@ def _require_totals(request: Request, place: exp.Expr) -> None:
         raise refusal(place, "a key of this statement drops some values of its columns", "the columns themselves")
 
 
-def _selection(given: Given) -> SelectionOptions | None:
+def _selection(given: Given) -> KeySelection | None:
     """Tells how groups are selected; None where they are public."""
     strategy = given.choice("group_selection_strategy")
     if strategy == "public_groups":
@@ -332,9 +326,9 @@ def _selection(given: Given) -> SelectionOptions | None:
     for name in _NOT_FOR_SELECTED_KEYS:
         if name in given:
             raise refusal(given[name], f"{name} does not apply to keys that are selected", "the statement without it")
-    return SelectionOptions(
+    return KeySelection(
         laplace=strategy == "laplace_threshold",
-        max_groups=given.whole("max_groups_contributed"),
+        groups=given.whole("max_groups_contributed") or 0,
         least_units=given.whole("min_privacy_units_per_group") or 1,
         other=given.flag("other"),
     )
@@ -449,7 +443,7 @@ def target_of(options: Options, policy: Policy, place: exp.Expr) -> Target | Non
     )
 
 
-def charge_of_keys(options: Options, selection: SelectionOptions, policy: Policy, place: exp.Expr) -> Charge:
+def charge_of_keys(options: Options, selection: KeySelection, policy: Policy, place: exp.Expr) -> Charge:
     """Prices selected keys: rho or epsilon, and delta from what the budget keeps for keys.
 
     Laplace: the whole delta is for keys. Gaussian: of epsilon and delta, keys get the share of delta that the budget

@@ -22,7 +22,7 @@ from dpduck.language.rows.functions import (
 )
 from dpduck.language.rows.scope import Scope
 from dpduck.language.rows.subqueries import CommonTables, tables_around
-from dpduck.language.select.answers import ERROR_BARS, AnswerReader, released
+from dpduck.language.select.answers import ERROR_BARS, AnswerReader, named, released
 from dpduck.language.text.dialect import DifferentialPrivacy, PrivateDuckDB
 from dpduck.language.text.names import (
     GROUPING_ID,
@@ -135,10 +135,7 @@ def released_select(
     possible: what cells meet that WHERE does not rule out, where it rules out some.
     """
     outer = exp.Select()
-    outer.set(
-        "expressions",
-        [exp.alias_(answers.rewrite(item.expression), exp.to_identifier(item.name, quoted=True)) for item in items],
-    )
+    outer.set("expressions", [named(answers.rewrite(item.expression), item.name) for item in items])
     hole = exp.alias_(exp.table_(exp.to_identifier(HOLE, quoted=True)), RELEASED, table=True, quoted=True)
     outer.set("from_", exp.From(this=hole))
     if repeated_sets is not None:
@@ -171,9 +168,7 @@ def with_errors(select: exp.Select, items: Sequence[SelectItem], answers: Answer
         number, name = answers.number_of(item.expression), f"{item.name}_stderr"
         if number is not None and fold(name) not in taken and stderr_column(number) not in shown:
             taken.add(fold(name))
-            select.append(
-                "expressions", exp.alias_(released(stderr_column(number)), exp.to_identifier(name, quoted=True))
-            )
+            select.append("expressions", named(released(stderr_column(number)), name))
     return select
 
 
@@ -212,7 +207,7 @@ def with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerR
         for _, name, bit in sorted(keys, key=lambda one: places.get(fold(one[1]), len(places)))
     )
     level = parse_one(f"coalesce(nullif(concat_ws(', ', {listed}), ''), '{TOTAL}')", dialect="duckdb")
-    return select.select(exp.alias_(level, exp.to_identifier(GROUPING_LEVEL, quoted=True)), copy=False)
+    return select.select(named(level, GROUPING_LEVEL), copy=False)
 
 
 def _only_column(written: exp.Expr) -> str | None:
@@ -237,7 +232,7 @@ def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: 
     taken = {fold(item.name) for item in items}
     for name, column in (*columns, (KNOWN_FROM, KNOWN_FROM)):
         if fold(name) not in taken:
-            select.append("expressions", exp.alias_(released(column), exp.to_identifier(name, quoted=True)))
+            select.append("expressions", named(released(column), name))
     return select
 
 

@@ -6,18 +6,17 @@ otherwise what is shown of a group would be one person's way of writing it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
 from sqlglot import exp
 
-from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import Policy, PublicFacts, Rows
 from dpduck.language.rows.functions import check_row_local
 from dpduck.language.rows.periods import within_one
-from dpduck.language.rows.sql import places_sql
+from dpduck.language.rows.sql import bound_type
 from dpduck.language.rows.tree import RowSource
-from dpduck.language.select.options import SelectionOptions
 from dpduck.language.select.request import Aggregate, Key, KeySelection, Operand, Question, Request
 from dpduck.language.text.positions import position_of, refusal
 from dpduck.values.errors import Refusal
@@ -45,13 +44,13 @@ def groups_text(request: Request) -> str:
     return f", in at most {groups} groups: {FURTHER}, so counts are too low" if bounds else ""
 
 
-def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
+def selection_of(asked: KeySelection, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
     """Tells how groups are selected, with the bound on a unit's groups.
 
     A unit of m rows is in at most m groups; of a single row that joins multiply, groups cannot be told apart.
     """
     if policy.unit.column is None and unit_bound > 1:
-        if asked.max_groups is not None and asked.max_groups < unit_bound:
+        if 0 < asked.groups < unit_bound:
             raise refusal(
                 place,
                 f"one row is in up to {unit_bound} groups through the joins, and PRIVACY UNIT ROW cannot bound them",
@@ -63,8 +62,7 @@ def selection_of(asked: SelectionOptions, policy: Policy, unit_bound: int, place
                 "min_privacy_units_per_group needs rows that joins do not multiply, or a unit's column",
                 "the statement without it",
             )
-    groups = unit_bound if asked.max_groups is None else min(asked.max_groups, unit_bound)
-    return KeySelection(asked.laplace, groups, asked.least_units, asked.other)
+    return replace(asked, groups=min(asked.groups or unit_bound, unit_bound))
 
 
 def require_selectable(keys: tuple[Key, ...], sets: tuple[tuple[int, ...], ...], place: exp.Expr) -> None:
@@ -125,7 +123,10 @@ def selected_key(name: str, text: str, expression: exp.Expr, source: RowSource, 
     if not isinstance(expression, exp.Column):
         check_row_local(expression)
         _require_free_columns(expression, source)
-    kind = sql_type(_type_of(expression, source, facts))
+    try:
+        kind = sql_type(bound_type(expression, source, facts))
+    except Refusal as error:
+        raise error.at(position_of(expression)) from None
     if not kind.is_selectable:
         raise refusal(
             expression,
@@ -146,12 +147,3 @@ def _require_free_columns(expression: exp.Expr, source: RowSource) -> None:
                 f"an expression over {column.name!r}, which is public or has a domain, and columns without one",
                 "keys over columns with a domain, and others over columns without",
             )
-
-
-def _type_of(expression: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
-    rows = ", ".join(places_sql(source))
-    try:
-        found = facts.bind(f"SELECT ({sql_of(expression)}) AS value FROM {rows}", source.every_table)
-    except Refusal as error:
-        raise error.at(position_of(expression)) from None
-    return found[0].type_name

@@ -446,7 +446,7 @@ class Price:
 
 
 _ASIDE = (
-    "shapes", "source", "parts", "cell_key", "unit", "columns", "least_rho", "together",
+    "shapes", "source", "cell_key", "unit", "columns", "least_rho", "together",
 )  # fmt: skip
 """What follows from the rest, or from the policy's revision: no part of a digest."""
 

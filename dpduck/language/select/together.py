@@ -20,7 +20,7 @@ from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import PublicFacts, SourceColumn
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import counted_condition
-from dpduck.language.select.conditions import has_other_values, read_condition
+from dpduck.language.select.conditions import has_other_values, read_condition, without_try
 from dpduck.language.select.keys import KeyBuilder
 from dpduck.language.select.request import Request, Together
 from dpduck.language.statements.parse import parse_expression
@@ -80,9 +80,9 @@ class _Reader:
         return None if found is None else replace(found, text=text)
 
     def _node(self, node: exp.Expr) -> _Predicate | None:
-        node = _bare(node)
+        node = without_try(node)
         if isinstance(node, exp.Not):
-            inner = _bare(node.this)
+            inner = without_try(node.this)
             if isinstance(inner, exp.Not):
                 return self._node(inner.this)
             if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
@@ -202,14 +202,6 @@ def _everything() -> _Predicate:
     return _Predicate("", (), np.ones((), np.bool_), frozenset())
 
 
-def _bare(node: exp.Expr) -> exp.Expr:
-    """Returns a condition without TRY: rows for which it is NULL do not meet it either way."""
-    node = node.unnest()
-    while isinstance(node, exp.Try) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "try"):
-        node = (node.this if isinstance(node, exp.Try) else node.expressions[0]).unnest()
-    return node
-
-
 def _has_zero(value: exp.Expr) -> bool:
     """Tells whether a value is 0, not NULL, where its condition is not met."""
     node = value.unnest()
@@ -225,7 +217,7 @@ def _by_column(node: exp.And | exp.Or) -> list[exp.Expr]:
     """Returns what AND or OR joins, where all parts that name the same single column are one."""
     kind, parts, pending = type(node), list[exp.Expr](), [node.left, node.right]
     while pending:
-        one = _bare(pending.pop(0))
+        one = without_try(pending.pop(0))
         if isinstance(one, kind):
             pending = [one.left, one.right, *pending]
         else:

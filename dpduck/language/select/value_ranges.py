@@ -44,6 +44,12 @@ def literal(node: exp.Expr) -> Fraction | None:
         return None
 
 
+def text_literal(node: exp.Expr) -> str | None:
+    """Returns the text that a literal stands for."""
+    node = node.unnest()
+    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
 def grid_of(node: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> Grid | None:
     """Returns the values of a resolved expression whose columns are clamped; None where nothing public bounds them."""
     node = node.unnest()

@@ -108,7 +108,7 @@ def _analyse(statement: CreateSparse, facts: PublicFacts) -> SparseRequest:
     own, prices = _split(statement)
     request, source = counted(select, prices, facts)
     parts = [resolve(item.unalias(), source.scope) for item in _columns(select)]
-    types = {f"{alias}.{fold(column.name)}": column.type_name for alias, column in source.columns()}
+    types = {f"{one.relation}.{fold(one.name)}": one.type_name for one in source.columns.values()}
     keys = tuple(_part(part, types) for part in parts)
     return SparseRequest(statement.kind, statement.name, request, keys, own, source.policy.expect_rows, source.table)
 

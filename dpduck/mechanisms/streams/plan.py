@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlglot import exp, parse_one
 
 from dpduck.kernel.relations import Stored
-from dpduck.kernel.units import unit_type
+from dpduck.kernel.units import Together, held_in, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.select.request import Aggregate, Key, Question, Request
@@ -86,7 +86,8 @@ class StreamRequest:
         own = [self.name.lower(), self.first, self.periods, self.window, self.strategy, self.question.text, self.select]
         # the unit's type: what was kept of whom is written in it, and equal units of another type are others; so are
         # those of parts of other types, but for whole numbers, and texts, which are written in other SQL
-        parts = map(sql_type, rows.parts)
+        held = None if rows.unit is None else held_in(rows.unit)
+        parts = [sql_type(part.type_name) for part in held.parts] if isinstance(held, Together) else []
         kinds = ["" if part.is_text or part.is_whole else part.word for part in parts]
         own += [unit_type(rows.unit), *(kinds if any(kinds) else ())]
         text = json.dumps([replace(self.request, rows=bare).digest(), *own])
@@ -144,8 +145,8 @@ def _require_rows(request: Request, place: exp.Expr) -> None:
             place, f"the unit is a person's {rows.periods.periods.word.lower()}, which a stream would protect longer",
             "a policy without PER; or one statement for each period, as docs/monthly.md shows",
         )  # fmt: skip
-    source, joined = rows.source, () if rows.source is None else rows.source.joins
-    if source is None or any(not isinstance(of.first, Stored) for of in (source, *(one.right for one in joined))):
+    source, joined = rows.source, rows.source.joins
+    if any(not isinstance(of.first, Stored) for of in (source, *(one.right for one in joined))):
         raise refusal(
             place, "a stream follows rows as they are stored: not those of UNION ALL, nor one for each unit",
             "one private table, joined with public tables, or by a key with tables of its unit",

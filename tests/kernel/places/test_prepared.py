@@ -22,12 +22,10 @@ from dpduck.kernel.places.twin_writer import Layout, miscounted_sql, write_twin
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import read_groups
 from dpduck.kernel.rows.plans import keep_plans_plain
-from dpduck.kernel.units import ROWS, Referenced, lookup_sql
+from dpduck.kernel.units import ROWS, Referenced, lookup_sql, unit_type
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.compiled import text_of
 from dpduck.language.rows.relation import Reading, relation_of
-from dpduck.language.rows.sql import unit_of
-from dpduck.language.rows.tree import of_relation
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.store.catalog import Catalog
@@ -69,8 +67,7 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
         relation = relation_of(table, policy, Reading(catalog, {}))
         columns = tuple((column.name, column.type_name) for column in relation.columns)
         content = tuple(f'"r0"."{name}"' for name in relation.row_key)
-        source = of_relation(relation)
-        lookup, own = unit_of(source), policy.unit.column
+        lookup, own = relation.person, policy.unit.column
         rows = f'{relation.sql} AS "r0"'
         if isinstance(lookup, Referenced):
             chain = lookup_sql(lookup).replace(f"{ROWS}.", '"r0".').replace('"dpduck_rows".', '"r0".')
@@ -78,7 +75,7 @@ def layout_of(connection: duckdb.DuckDBPyConnection, name: str) -> Layout:
             rows, own = f"{rows} {chain.replace('JOIN ', 'LEFT JOIN ')}", "dpduck_person"
         links = frozenset(name for name, _ in relation.links) | {own or ""}
         cuts = () if lookup is None else cuts_of(policy, columns)
-        return Layout(rows, columns, content, lookup, relation.unit_type, own, policy.domains, links, cuts)
+        return Layout(rows, columns, content, lookup, unit_type(lookup), own, policy.domains, links, cuts)
 
 
 def prepared(

@@ -7,14 +7,16 @@ beside UBIGINT are HUGEINT. Counts are DuckDB's own over what its UNION ALL make
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Column, Expression, Own
-from dpduck.language.rows.sql import unit_of
-from dpduck.language.rows.tree import RowSource
+from dpduck.kernel.columns.expressions import Column, Own
+from dpduck.kernel.relations import Branch
+from dpduck.language.rows import unions
 from tests.support.clinics import one_line
 
 EXACT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100, max_rows_contributed = {most}, refresh = '{turn}') "
@@ -150,12 +152,13 @@ def test_other_types_are_refused(kinds: tuple[str, str]) -> None:
 def test_units_that_lose_digits_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above sees units of a type that cannot tell them apart: as DOUBLE some are taken for each other."""
 
-    def rounded(source: RowSource) -> Expression | None:
-        unit = unit_of(source)
-        assert isinstance(unit, Column)
-        return Own(("CAST(", unit, " AS DOUBLE)"))
+    def rounded(*given: Any) -> tuple[Branch, str]:
+        branch, sql = in_full(*given)
+        assert isinstance(branch.unit, Column)
+        return replace(branch, unit=Own(("CAST(", branch.unit, " AS DOUBLE)"))), sql
 
-    monkeypatch.setattr("dpduck.language.rows.unions.carried_unit", rounded)
+    in_full = unions._branch
+    monkeypatch.setattr(unions, "_branch", rounded)
     tables = Tables(MIXED[0], whole("BIGINT"), whole("UBIGINT"))
     with pytest.raises(duckdb.InvalidInputException, match="a UNION ALL without the unit of its rows"):
         tables.wrong()
