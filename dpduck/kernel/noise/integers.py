@@ -14,8 +14,8 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import DiscreteLaw, Interval, exp_minus
-from dpduck.kernel.noise.entropy import Entropy, LazyUniform, words16, words32, words64
+from dpduck.kernel.noise.coins import Bounds, DiscreteLaw, Interval, exp_minus, is_below
+from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_bits, words16, words64
 
 # Vectorised exact draws from a `NoiseTable`: one look-up for most, integers of growing precision for the doubtful.
 
@@ -43,7 +43,7 @@ def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArra
     if table.shift == 0:
         return codes, np.empty(0, dtype=np.intp)
     values = (codes >> 1) << table.shift
-    values |= _uniform_integers(table.shift, count, entropy)
+    values |= uniform_bits(entropy, table.shift, count)
     wedges = np.flatnonzero(codes & 1)
     accepted = _accept_wedges(table, codes[wedges] >> 1, values[wedges], entropy)
     return values, wedges[~accepted]
@@ -74,15 +74,6 @@ def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Ent
     for position in np.flatnonzero(beyond | tied):
         codes[position] = settle(table.law, table.shift, LazyUniform(int(draws[position]), 64, entropy))
     return codes
-
-
-def _uniform_integers(bits: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns uniform integers of `bits` bits, 1 to 64, shape (count,)."""
-    if bits <= 16:
-        return (words16(entropy, count) & np.uint16((1 << bits) - 1)).astype(np.int64)
-    if bits <= 32:
-        return (words32(entropy, count) & np.uint32((1 << bits) - 1)).astype(np.int64)
-    return (words64(entropy, count) & np.uint64((1 << bits) - 1)).astype(np.int64)
 
 
 def _accept_wedges(
@@ -132,16 +123,14 @@ def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
 def accept_exactly(law: DiscreteLaw, near: int, magnitude: int, far: int, uniform: LazyUniform) -> bool:
     """Tells whether U (g(near) - g(far)) < g(k) - g(far), g = exp(-x): integers, of more bits until it is certain."""
     start = law.exponent(near)
-    while True:
-        precision = uniform.bits + 64
+
+    def chance(precision: int) -> Bounds:
         value = exp_minus(law.exponent(magnitude) - start, precision)
         end = exp_minus(law.exponent(far) - start, precision)
         one = 1 << precision
-        if (uniform.value + 1) * (one - end[0]) <= (value[0] - end[1]) << uniform.bits:
-            return True
-        if uniform.value * (one - end[1]) >= (value[1] - end[0]) << uniform.bits:
-            return False
-        uniform.extend(uniform.bits)
+        return Fraction(value[0] - end[1], one - end[0]), Fraction(value[1] - end[0], one - end[1])
+
+    return is_below(uniform, chance)
 
 
 LARGEST_SCALE = 1 << 40
