@@ -144,14 +144,19 @@ def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[n
 
     scale: a positive rational up to 2**40, in the units of the query: sensitivity / epsilon.
     """
-    if not isinstance(scale, Fraction):
-        raise TypeError("the scale of discrete Laplace noise must be a Fraction")
-    if not 0 < scale <= LARGEST_SCALE:
-        raise ValueError("the scale of discrete Laplace noise must be above 0 and at most 2**40")
-    if count < 0:
-        raise ValueError("the number of draws must not be negative")
+    _require("scale of discrete Laplace", scale, LARGEST_SCALE, count)
     law = DiscreteLaw(linear=1 / scale, quadratic=Fraction(0))
     return sample(noise_table(law, block_shift(scale, WIDEST)), count, entropy)
+
+
+def _require(what: str, parameter: Fraction, most: int, count: int) -> None:
+    """Refuses noise that is not exact, or beyond the largest parameter, a power of two."""
+    if not isinstance(parameter, Fraction):
+        raise TypeError(f"the {what} noise must be a Fraction")
+    if not 0 < parameter <= most:
+        raise ValueError(f"the {what} noise must be above 0 and at most 2**{most.bit_length() - 1}")
+    if count < 0:
+        raise ValueError("the number of draws must not be negative")
 
 
 # Exact discrete Gaussian noise (Canonne, Kamath and Steinke 2020, Definition 1).
@@ -169,12 +174,7 @@ def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArr
     variance: sigma^2, a positive rational up to 2**80, in the squared units of the query. (The variance of the draws is
     a little smaller, noticeably so for sigma below 1.)
     """
-    if not isinstance(variance, Fraction):
-        raise TypeError("the variance of discrete Gaussian noise must be a Fraction")
-    if not 0 < variance <= LARGEST_VARIANCE:
-        raise ValueError("the variance of discrete Gaussian noise must be above 0 and at most 2**80")
-    if count < 0:
-        raise ValueError("the number of draws must not be negative")
+    _require("variance of discrete Gaussian", variance, LARGEST_VARIANCE, count)
     law = DiscreteLaw(linear=Fraction(0), quadratic=1 / (2 * variance))
     # sigma <= WIDEST * 2**shift for the smallest shift: half the shift, rounded up, that sigma^2 needs against WIDEST^2
     shift = (block_shift(variance, GAUSSIAN_WIDEST * GAUSSIAN_WIDEST) + 1) // 2

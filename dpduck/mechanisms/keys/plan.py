@@ -41,6 +41,7 @@ from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
 from dpduck.store.sandbox import sandbox
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.curved import LEVELS, Noisy, average_about
 from dpduck.strategies.recovery.intervals import (
     ErrorLaw,
@@ -49,7 +50,6 @@ from dpduck.strategies.recovery.intervals import (
     selected_lows,
     survivals,
 )
-from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 
@@ -153,11 +153,7 @@ def plan_keys(
     measured: shares it in another way, and has sums.
     """
     share = amount / queries(aggregates, reused, other) if measured is None else amount * measured.selection
-    if kind is NoiseKind.LAPLACE:
-        selection, answers = Noise(kind, bounds.l1 / share), Noise(kind, bounds.rows / share)
-    else:
-        selection = Noise(kind, sigma2_of(share, Fraction(bounds.l2_squared)))
-        answers = Noise(kind, sigma2_of(share, Fraction(bounds.rows**2)))
+    selection, answers = noise_for(kind, share, bounds.l1, bounds.l2_squared), noise_for(kind, share, bounds.rows)
     excess = smallest_excess(selection, bounds.groups, delta)
     beside = () if measured is None else _beside(kind, amount, bounds, measured, other)
     return KeyPlan(bounds, least, delta, selection, answers, excess, aggregates, reused, other, measured, beside)
@@ -167,14 +163,12 @@ def _beside(
     kind: NoiseKind, amount: Fraction, bounds: GroupBounds, measured: KeyMeasures, other: bool
 ) -> tuple[Beside, ...]:
     """Returns the noise and the norms of each measure. One that the selection answers has the noise of all it has."""
-    noises: dict[Fraction, Noise] = {}
+    noises: dict[Noise, Noise] = {}
     found = []
     for measure, share in zip(measured.measures, measured.shares, strict=True):
         l1, l2_squared, most = norms_of_keys(measure, bounds, other)
-        part = amount * (share or measured.selection)
-        parameter = l1 / part if kind is NoiseKind.LAPLACE else sigma2_of(part, Fraction(l2_squared))
-        noise = noises.setdefault(parameter, Noise(kind, parameter))
-        found.append(Beside(noise, (l1, l2_squared, most)))
+        noise = noise_for(kind, amount * (share or measured.selection), l1, l2_squared)
+        found.append(Beside(noises.setdefault(noise, noise), (l1, l2_squared, most)))
     return tuple(found)
 
 
