@@ -20,13 +20,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, expm1, floor, log1p, sqrt
+from math import ceil, exp, expm1, floor, log1p, pi, sqrt
 
 import numpy as np
+import scipy
 from scipy.optimize import brentq
 
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.mechanisms.keys.plan import MARGIN, each_of, gaussian_tails, normaliser, smallest_excess, tail
+from dpduck.kernel.queries.keys import key_delta
+from dpduck.mechanisms.keys.plan import smallest_excess
 from dpduck.values.arrays import FloatArray
 
 SPREAD_OUT = 9.0
@@ -40,6 +42,48 @@ SMALLEST_DELTA = Fraction(1, 10**30)
 
 FINEST = 1e-6
 """Relative step by which sigma is raised until the formula holds."""
+
+
+MARGIN = 1e-9
+"""Relative; a thousand times the error of sums of positive terms below, and added on the safe side."""
+
+SUMMED = 3000.0
+"""Up to this sigma the tail of a discrete Gaussian is summed; above, it differs from an integral by less than 1e-6."""
+
+SMALLEST = 1e-300
+"""Added to an upper bound: above anything that underflows."""
+
+REACH_SQUARED = 80.0
+"""Terms are summed until they are exp(-REACH_SQUARED / 2) of the first: the rest is nothing in double precision."""
+
+
+def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
+    """Returns a lower and an upper bound of P(X >= start) for P(x) proportional to exp(-x^2 / (2 variance)).
+
+    Large sigma: the sum of f(n) = exp(-n^2 / (2 variance)) from n = start on against the integral from start - 1/2 on.
+    Each term differs from the integral over its cell by |f''|/24 <= f (z^2 + 1) / (24 variance) with z = n / sigma, and
+    terms beyond 12 sigma weigh nothing; the normaliser is sqrt(2 pi variance) to within exp(-2 pi^2 variance).
+    """
+    if start <= 0:
+        low, high = gaussian_tails(variance, 1 - start)
+        return 1.0 - high - MARGIN, 1.0 - low + MARGIN
+    sigma = sqrt(variance)
+    if sigma <= SUMMED:
+        terms = np.arange(start, int(sqrt(start * start + REACH_SQUARED * variance)) + 3, dtype=np.float64)
+        share = float(np.exp(-terms * terms / (2 * variance)).sum()) / normaliser(variance)
+        return share * (1 - MARGIN), share * (1 + MARGIN) + SMALLEST
+    place = (start - 0.5) / sigma
+    share = exp(scipy.special.log_ndtr(-place))
+    loose = MARGIN + (max(place, 12.0) ** 2 + 1) / (12 * variance)
+    return share * (1 - loose), share * (1 + loose) + SMALLEST
+
+
+def normaliser(variance: float) -> float:
+    """Returns the sum of exp(-n^2 / (2 variance)) over all integers; sqrt(2 pi variance) from Poisson's formula."""
+    if variance >= 4:
+        return sqrt(2 * pi * variance) * (1 + 2 * exp(-2 * pi * pi * variance))
+    terms = np.arange(1, 82, dtype=np.float64)
+    return 1 + 2 * float(np.exp(-terms * terms / (2 * variance)).sum())
 
 
 def any_of(groups: int, one: float) -> float:
@@ -58,7 +102,7 @@ class JointThreshold:
 
 def joint_delta(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> float:
     """The formula for a given variance and tau, an upper bound; groups: C. rows: k."""
-    one = tail(Noise(NoiseKind.GAUSSIAN, variance), excess + 1)
+    one = float(key_delta(Noise(NoiseKind.GAUSSIAN, variance), excess, 1))
     return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in range(groups + 1))
 
 
@@ -70,13 +114,12 @@ def calibrate_jointly(epsilon: Fraction, delta: Fraction, groups: int, rows: int
     """
     if delta < SMALLEST_DELTA:
         raise ValueError("delta must be at least 1e-30")
-    each = each_of(groups, delta)
     wanted, share = float(epsilon), float(delta)
     sigma = _smallest_sigma(wanted, share * (1 - 1e-7), groups, rows)
     step = FINEST
     while True:
         variance = Fraction(sigma * sigma).limit_denominator(10**9)
-        excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), each)
+        excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), groups, delta)
         if within(wanted, share, variance, excess, groups, rows):
             return JointThreshold(variance, excess, _reached(wanted, variance, excess, groups, rows))
         sigma, step = sigma * (1 + step), step * 2
@@ -86,13 +129,13 @@ def calibrate_apart(epsilon: Fraction, delta: Fraction, groups: int, rows: int =
     """What adding two deltas of one half gives: one for old groups, one for new ones."""
     sigma = _smallest_sigma(float(epsilon), float(delta) / 2 * (1 - 1e-7), groups, rows)
     variance = Fraction(sigma * sigma).limit_denominator(10**9)
-    excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), each_of(groups, delta / 2))
+    excess = smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), groups, delta / 2)
     return JointThreshold(variance, excess, float(delta))
 
 
 def within(epsilon: float, delta: float, variance: Fraction, excess: int, groups: int, rows: int = 1) -> bool:
     """Whether the formula stays at or below delta for every S; runs of S are judged together where that is enough."""
-    one = tail(Noise(NoiseKind.GAUSSIAN, variance), excess + 1)
+    one = float(key_delta(Noise(NoiseKind.GAUSSIAN, variance), excess, 1))
     runs = [(0, groups)]
     if any_of(groups, one) > delta:
         return False
@@ -109,7 +152,7 @@ def within(epsilon: float, delta: float, variance: Fraction, excess: int, groups
 
 def _reached(epsilon: float, variance: Fraction, excess: int, groups: int, rows: int) -> float:
     """The delta at S = 0 and S = C, where it is largest in all but extreme cases."""
-    one = tail(Noise(NoiseKind.GAUSSIAN, variance), excess + 1)
+    one = float(key_delta(Noise(NoiseKind.GAUSSIAN, variance), excess, 1))
     return max(_at(epsilon, float(variance), one, groups, existing, rows) for existing in (0, groups))
 
 

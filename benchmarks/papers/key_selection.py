@@ -18,8 +18,8 @@ from time import perf_counter
 
 from benchmarks.papers.joint_threshold import JointThreshold, calibrate_apart, calibrate_jointly
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.mechanisms.keys.plan import each_of, smallest_excess
-from dpduck.values.accounting import rho_of, sigma2_of
+from dpduck.mechanisms.keys.plan import smallest_excess
+from dpduck.values.accounting import rho_of
 
 DESIGN = {1: 4.229, 8: 11.96, 100: 42.29}
 PRICES = ((Fraction(1), Fraction(1, 10**6)), (Fraction(1, 10), Fraction(1, 10**9)), (Fraction(4), Fraction(1, 10**5)))
@@ -30,13 +30,13 @@ LONGEST = 0.05
 def stability(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[float, int]:
     """Standard error and units for an even chance, with Laplace noise."""
     noise = Noise(NoiseKind.LAPLACE, groups / epsilon)
-    return sqrt(noise.variance), 2 + smallest_excess(noise, each_of(groups, delta))
+    return sqrt(noise.variance), 2 + smallest_excess(noise, groups, delta)
 
 
 def in_the_ledger(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[float, int]:
     """The same for rho and a delta for keys."""
-    variance = sigma2_of(rho_of(epsilon, delta / 2), Fraction(groups))
-    return sqrt(variance), 2 + smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), each_of(groups, delta / 2))
+    variance = Fraction(groups) / (2 * rho_of(epsilon, delta / 2))
+    return sqrt(variance), 2 + smallest_excess(Noise(NoiseKind.GAUSSIAN, variance), groups, delta / 2)
 
 
 def timed(epsilon: Fraction, delta: Fraction, groups: int) -> tuple[JointThreshold, float]:

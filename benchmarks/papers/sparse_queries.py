@@ -39,7 +39,7 @@ from dpduck.kernel.queries.projections import Projection
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
 from dpduck.mechanisms.sparse.projection import INDEPENDENCE, plan_projection
 from dpduck.mechanisms.sparse.session import Declared, Hypothesis, plan_session
-from dpduck.values.accounting import rho_of, sigma2_of
+from dpduck.values.accounting import rho_of
 from dpduck.values.privacy import Charge
 from tests.algebra.sign_oracle import elements_of, signs
 
@@ -81,7 +81,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
     """Largest error and what is stated."""
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, len(held.queries), Fraction(1, 20), moment, ROWS)
-    query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter)
+    query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
     coefficients, values = query.draw(held.counts, Ask(Scan(None, 1), query, noise), ENTROPY, None)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
     estimates = (matrix.T.astype(float) @ values / plan.rows)[held.queries].sum(axis=1)
@@ -91,7 +91,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
 
 def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
-    parameter = sigma2_of(charge.rho, Fraction(1))
+    parameter = 1 / (2 * charge.rho)
     noise = Noise(NoiseKind.GAUSSIAN, parameter)
     made = LazyHistogram.from_bytes(EveryKey().draw(held.counts, Ask(Scan(None, 1), EveryKey(), noise), ENTROPY, None))
     values = made.values(held.digests, noise)[held.queries].sum(axis=1)
@@ -125,7 +125,7 @@ def full(held: Data, charge: Charge, universe: str) -> float | None:
     size = KEYS * UNIVERSES[universe]
     if not 0 < size <= FITS:
         return None
-    noise = discrete_gaussian(sigma2_of(charge.rho, Fraction(1)), size, ENTROPY)[:: UNIVERSES[universe]]
+    noise = discrete_gaussian(1 / (2 * charge.rho), size, ENTROPY)[:: UNIVERSES[universe]]
     return float(np.abs(noise[held.queries].sum(axis=1)).max())
 
 

@@ -30,7 +30,7 @@ from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.queries.cells import MixedRadix
 from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
 from dpduck.language.select.request import Summary
-from dpduck.mechanisms.keys.plan import each_of, smallest_excess
+from dpduck.mechanisms.keys.plan import smallest_excess
 from dpduck.mechanisms.summaries.plan import designed
 from dpduck.mechanisms.summaries.recover import estimated, with_priorities
 
@@ -71,7 +71,7 @@ def summary(method: str, keys: np.ndarray, counts: np.ndarray) -> tuple[Answers,
 def stability(keys: np.ndarray, counts: np.ndarray) -> tuple[Answers, int]:
     """Laplace noise on occupied keys, published above the threshold that delta asks for."""
     noisy = counts + discrete_laplace(1 / EPSILON, len(counts), operating_system_entropy())
-    kept = noisy > 1 + smallest_excess(Noise(NoiseKind.LAPLACE, 1 / EPSILON), each_of(1, DELTA))
+    kept = noisy > 1 + smallest_excess(Noise(NoiseKind.LAPLACE, 1 / EPSILON), 1, DELTA)
     return looked_up(keys[kept], noisy[kept].astype(np.float64)), int(kept.sum())
 
 

@@ -270,5 +270,5 @@ def _projected(noisy: tuple[Words, IntegerArray], key: KeyDigests, others: tuple
 
 def _counted(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:
     """Asks a histogram for the key's count."""
-    state = LazyHistogram.from_bytes(required(tools.secrets, secret_name(plan.sparse.digest())))
-    return [float(state.values(key, plan.noise)[0])], {}
+    state = LazyHistogram.from_bytes(required(tools.secrets, secret_name(plan.plan.digest())))
+    return [float(state.values(key, plan.ask.law)[0])], {}

@@ -112,7 +112,7 @@ def _carried_out(started: Engine | Started, caller: Caller, action: str, argumen
         case "certificate":
             return engine.about.certificate(text, caller)
         case "difference":
-            return engine.streams.difference(text, caller)
+            return engine.streams.difference(text)
         case "list_streams":
             return engine.streams.listed(caller)
         case "list_sessions":

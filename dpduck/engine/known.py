@@ -196,7 +196,7 @@ def priced(price: Price) -> str:
 
 def _error(plan: CubePlan, number: int) -> str:
     use = plan.uses[number]
-    worst = plan.measures[use.measure].plan.worst_stderr * float(sum(weight * weight for weight in use.weights)) ** 0.5
+    worst = plan.measures[use.measure].plan.worst_stderr * use.size**0.5
     return f"which is charged for; its standard error would be {worst:.3g}" if worst else "which is charged for"
 
 

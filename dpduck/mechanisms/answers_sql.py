@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -88,8 +88,7 @@ def margins_sql(
         if of_aggregate and analysis.request.question.has_ranges:
             width = _by_cell(of_aggregate[0], number, analysis)
         elif of_aggregate:
-            widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in of_aggregate)
-            width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
+            width = _by_set(of_aggregate, analysis, half_width)
         for stored, shown, sign in ((lows_column, low_column, "-"), (highs_column, high_column, "+")):
             if f'"{shown(number)}"' in asked:
                 kept = stored(number) in known if known else not width
@@ -109,8 +108,7 @@ def _about_measured(
     have no interval: about the moved answers it would cover too seldom.
     """
     raw, answer = raw_column(number), answer_column(number)
-    widths = ", ".join(repr(margin(law, analysis.confidence)) for law in laws)
-    half_width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
+    half_width = _by_set(laws, analysis, margin)
     ends = {
         low_column(number): f"least({answer}, {raw} - {half_width})",
         high_column(number): f"greatest({answer}, {raw} + {half_width})",
@@ -146,8 +144,7 @@ def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, know
 
     Releases that were made without it have the interval of the noise before it was selected.
     """
-    widths = ", ".join(repr(margin(law, analysis.confidence)) for law in laws)
-    half_width = f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
+    half_width = _by_set(laws, analysis, margin)
     low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in known else ""
     return [
         f"least({answer_column(number)} - {half_width}{low}) AS {low_column(number)}",
@@ -158,6 +155,12 @@ def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, know
 def _level(confidence: Fraction) -> int:
     """Returns the place, from 1, of the stored intervals that cover at least as often."""
     return next((place for place, level in enumerate(LEVELS, 1) if level >= confidence), len(LEVELS))
+
+
+def _by_set(laws: Sequence[ErrorLaw], analysis: Analysis, half_width: Callable[[ErrorLaw, Fraction], float]) -> str:
+    """Returns the margin of the row's grouping set, whose cells err alike."""
+    widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in laws)
+    return f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
 
 
 def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:

@@ -31,7 +31,6 @@ from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFai
 Steps = Callable[[str], None]
 PlaceOf = Callable[[Rows], Place]
 """What is counted in place of a request's tables."""
-"""What DuckDB's Python client raises, as a RuntimeError, when Ctrl-C comes while a query runs."""
 
 WAITING = "waits for the same release"
 """The step of whoever asks what somebody else is being answered just now."""
@@ -87,12 +86,11 @@ class Planned:
 class _Unstored(StoreError):
     """An answer was paid for and is not in the store: asked again it is made again, for the same charge."""
 
-
-def _unstored(entry: int) -> _Unstored:
-    return _Unstored(
-        f"the store cannot be written, and the answer of ledger entry {entry} is not kept; accepted: the same "
-        "statement when it can be, for the same charge"
-    )
+    def __init__(self, entry: int) -> None:
+        super().__init__(
+            f"the store cannot be written, and the answer of ledger entry {entry} is not kept; accepted: the same "
+            "statement when it can be, for the same charge"
+        )
 
 
 class Releaser:
@@ -220,7 +218,7 @@ class Releaser:
                 values = self._releases.put_table(release, made.columns, made.rows, made.covariances, end, also)
             except (duckdb.IOException, duckdb.TransactionException, StoreError):  # of the disk, with noise by now
                 if not ended:
-                    raise _unstored(door.entry) from None
+                    raise _Unstored(door.entry) from None
                 raise
             if values:
                 self._copies.write(release.name, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import duckdb
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpduck.algebra.ranges import RangeWorkload, all_ranges, identity, prefixes
-from dpduck.language.select.request import Key, Request
+from dpduck.language.select.request import Key, Question, Request
 from dpduck.language.text.names import (
     GROUPING_ID,
     GROUPING_SET,
@@ -21,7 +22,7 @@ from dpduck.language.text.names import (
     raw_column,
     stderr_column,
 )
-from dpduck.store.sandbox import MOST_LABELS, Sandbox
+from dpduck.store.sandbox import Sandbox
 from dpduck.values.arrays import FloatArray
 from dpduck.values.quoting import written_values
 from dpduck.values.sqltypes import sql_type
@@ -64,8 +65,7 @@ def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequ
     """Returns the rows of a release from the answers of every aggregate. whole: see released_columns. box: casts
     labels.
     """
-    sizes = request.question.released_sizes
-    cells = [prod(sizes[position] for position in grouping_set) for grouping_set in request.question.grouping_sets]
+    sizes, cells = request.question.released_sizes, released_cells(request.question)
     columns: dict[str, pa.ChunkedArray] = {}
     for position, name, labels in _key_columns(request.question.keys, box):
         chunks = [
@@ -89,6 +89,12 @@ def released_rows(request: Request, answers: Sequence[AnswerColumn], whole: Sequ
             columns[lows_column(number)] = listed(answer.lows)
             columns[highs_column(number)] = listed(answer.highs)
     return pa.table(columns)
+
+
+def released_cells(question: Question) -> list[int]:
+    """Tells how many rows each grouping set has."""
+    sizes = question.released_sizes
+    return [prod(sizes[position] for position in grouping_set) for grouping_set in question.grouping_sets]
 
 
 def listed(levels: FloatArray) -> pa.Array:
@@ -131,13 +137,8 @@ def range_workload(key: Key) -> RangeWorkload:
 
 
 def _cast_labels(box: Sandbox, labels: Sequence[str | None], type_name: str) -> pa.Array:
-    def ask(connection: duckdb.DuckDBPyConnection) -> pa.Array:
-        return label_array(connection, labels, type_name)
-
-    if len(labels) <= MOST_LABELS:
-        return box.answer(("labels", tuple(labels), type_name), ask)
-    with box.cursor() as connection:
-        return ask(connection)
+    ask = partial(label_array, labels=labels, type_name=type_name)
+    return box.answer(("labels", tuple(labels), type_name), ask, labels=len(labels))
 
 
 def label_array(connection: duckdb.DuckDBPyConnection, labels: Sequence[str | None], type_name: str) -> pa.Array:

@@ -81,6 +81,15 @@ class Connections:
         return True
 
 
+@contextmanager
+def transaction(open_cursor: OpenCursor) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lends a cursor in a transaction, which is committed where nothing is raised."""
+    with open_cursor() as cursor:
+        cursor.execute("BEGIN")
+        yield cursor
+        cursor.execute("COMMIT")
+
+
 # In-memory databases with copies of fresh releases, for statements whose snapshot of the store is older.
 
 PREFIX = "dpduck_release_"

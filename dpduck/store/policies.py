@@ -16,7 +16,7 @@ import duckdb
 from dpduck.language.rows.facts import Clamp, Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Shadows
-from dpduck.store.cursors import OpenCursor, SandboxAnswers
+from dpduck.store.cursors import OpenCursor, SandboxAnswers, transaction
 from dpduck.store.terms import Terms, earlier_terms
 from dpduck.values.domain import Domain, RangeDomain, ValueDomain
 from dpduck.values.errors import Refusal
@@ -128,7 +128,7 @@ class PolicyStore:
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lends a cursor that changes what the store holds; nobody reads it meanwhile."""
-        with self._lock, self._open_cursor() as cursor:
+        with self._lock, transaction(self._open_cursor) as cursor:
             try:
                 yield cursor
             finally:
@@ -198,7 +198,6 @@ class PolicyStore:
         revision, epoch = self.last_revision(policy.table)
         stored = replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch))
         with self._writing() as cursor:
-            cursor.execute("BEGIN")
             cursor.execute(
                 f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [policy.table.sql]
             )
@@ -206,7 +205,6 @@ class PolicyStore:
                 f"INSERT INTO {self._schema}.policies VALUES (?, ?, true, ?, now() AT TIME ZONE 'UTC')",
                 [policy.table.sql, stored.revision, policy_to_text(stored)],
             )
-            cursor.execute("COMMIT")
         return stored
 
     def drop(self, table: TableName) -> None:

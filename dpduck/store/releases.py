@@ -15,7 +15,7 @@ from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.statements.kinds import PROJECTION
-from dpduck.store.cursors import OpenCursor, characters_of, interrupted_after
+from dpduck.store.cursors import OpenCursor, characters_of, interrupted_after, transaction
 from dpduck.strategies.choose import spelled_out
 from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.column_notes import COMPUTED
@@ -116,11 +116,9 @@ class ReleaseStore:
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge: it is said again, not charged for again."""
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
-            cursor.execute("COMMIT")
 
     def noting(self, digest: str, plan: str, made_by: str) -> Note:
         """Writes, with the charge itself, that a request was charged for, and what its answer will let out."""
@@ -233,14 +231,12 @@ class ReleaseStore:
         Returns a SELECT of the rows where they are few, "" where they are not.
         """
         self._steps(BEFORE_STORING)
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             values_sql = self._fill(cursor, release.name, columns, table)
             self.insert(cursor, release, table.num_rows, covariances)
             also(cursor)
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = {quote_text(release.digest)}")
             before_it_is_seen()
-            cursor.execute("COMMIT")
         return values_sql
 
     def put_views(
@@ -254,8 +250,7 @@ class ReleaseStore:
 
         most: rows of each; Refusal for more. characters: of the texts of each, looked at before the disk has them.
         """
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             for release, select_sql in views:
                 if replace:
                     self._remove(cursor, release.name)
@@ -275,19 +270,16 @@ class ReleaseStore:
                         accepted="fewer rows; DROP PRIVATE VIEW makes room",
                     )
                 self.insert(cursor, release, int(made))
-            cursor.execute("COMMIT")
 
     def put_rows(
         self, release: StoredRelease, columns: Sequence[tuple[str, str]], table: pa.Table, replace: bool
     ) -> None:
         """Stores a private table: rows that were made from a release, under a name of their own."""
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             if replace:
                 self._remove(cursor, release.name)
             self._fill(cursor, release.name, columns, table)
             self.insert(cursor, release, table.num_rows)
-            cursor.execute("COMMIT")
 
     def _fill(
         self, cursor: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], table: pa.Table
@@ -310,10 +302,8 @@ class ReleaseStore:
 
     def drop_view(self, name: str) -> None:
         """Removes a private view; its release stays, so that asking again is free."""
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             self._remove(cursor, name)
-            cursor.execute("COMMIT")
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
         """Removes a view, and with a projection its seed: without the projection nobody could ask it."""

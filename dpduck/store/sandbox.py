@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -116,43 +117,35 @@ class Sandbox:
         question: Hashable,
         ask: Callable[[duckdb.DuckDBPyConnection], Fact],
         tables: Tables = NO_TABLES,
+        labels: int = 0,
     ) -> Fact:
-        """Returns the answer to a question that says all that it depends on. tables: those that it is about."""
-        known: Fact | None = self._answered.get(question)
+        """Returns the answer to a question that says all that it depends on. tables: those that it is about.
+
+        labels: how many it has. Answers about more than MOST_LABELS are not kept.
+        """
+        known: Fact | None = self._answered.get(question) if labels <= MOST_LABELS else None
         if known is not None:
             return known
         with self.cursor(tables) as connection:
             found = ask(connection)
-        self._answered.put(question, found)
+        if labels <= MOST_LABELS:
+            self._answered.put(question, found)
         return found
 
     def bind(self, select_sql: str, tables: Tables) -> tuple[Column, ...]:
         """Returns the columns of a SELECT over copies of the tables; DuckDB's complaint becomes a Refusal."""
-
-        def ask(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
-            return _bound(connection, select_sql)
-
-        return self.answer(("bind", select_sql, _shapes(tables)), ask, tables)
+        return self.answer(("bind", select_sql, _shapes(tables)), partial(_bound, select_sql=select_sql), tables)
 
     def bind_rows(self, row_sql: str, once_sql: str, tables: Tables) -> None:
         """Checks SQL over rows: DuckDB's own parse of it, its binding, and once_sql over a row of NULLs."""
-
-        def ask(connection: duckdb.DuckDBPyConnection) -> bool:
-            _bind_rows(connection, row_sql, once_sql)
-            return True
-
+        ask = partial(_bind_rows, row_sql=row_sql, once_sql=once_sql)
         self.answer(("bind_rows", row_sql, once_sql, _shapes(tables)), ask, tables)
 
     def image(self, expression_sql: str, columns: Sequence[ImageInput]) -> Image:
         """Evaluates an expression over every combination of public labels."""
-
-        def ask(connection: duckdb.DuckDBPyConnection) -> Image:
-            return _image(connection, expression_sql, columns)
-
-        if prod(len(column.labels) for column in columns) <= MOST_LABELS:
-            return self.answer(("image", expression_sql, tuple(columns)), ask)
-        with self.cursor() as connection:
-            return ask(connection)
+        ask = partial(_image, expression_sql=expression_sql, columns=columns)
+        labels = prod(len(column.labels) for column in columns)
+        return self.answer(("image", expression_sql, tuple(columns)), ask, labels=labels)
 
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
         """Makes the copies that are missing, or have other columns."""
@@ -202,7 +195,7 @@ def _bound(connection: duckdb.DuckDBPyConnection, select_sql: str) -> tuple[Colu
     return tuple(Column(row[0], row[1]) for row in rows)
 
 
-def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> None:
+def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: str) -> bool:
     try:
         marks, values = written_values([row_sql])
         tree = connection.execute(f"SELECT json_serialize_sql(CAST({marks} AS VARCHAR))", values).fetchone()
@@ -212,6 +205,7 @@ def _bind_rows(connection: duckdb.DuckDBPyConnection, row_sql: str, once_sql: st
         connection.execute(once_sql).fetchall()
     except duckdb.Error as error:
         raise _complaint(error) from None
+    return True
 
 
 def _complaint(error: duckdb.Error) -> Refusal:

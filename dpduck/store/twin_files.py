@@ -31,7 +31,7 @@ from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.language.rows.facts import Column
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Still, kept
-from dpduck.store.cursors import OpenCursor
+from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.store.layout import READY
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
@@ -375,8 +375,7 @@ class Records:
 
     def put(self, written: Sequence[Prepared]) -> None:
         """Notes that twins are whole and in use, all at once, and that those before them are not."""
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             for known in written:
                 facts = [known.moment, known.layout, known.epoch, known.revisions, known.columns, known.keys]
                 facts += [known.unit_type, known.size, known.digest, [astuple(cut) for cut in known.cuts]]
@@ -385,7 +384,6 @@ class Records:
                 cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [known.nonce])
                 cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, known.table])
                 cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
-            cursor.execute("COMMIT")
 
     def leave(self, nonce: str) -> None:
         """Notes that a twin is to be deleted."""

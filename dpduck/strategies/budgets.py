@@ -15,10 +15,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dpduck.kernel.noise.law import NoiseKind
+from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.strategies.plan import Parameters
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
+from dpduck.values.privacy import Charge
 
 WASTE = 9e-10
 """Largest relative amount by which a rounded parameter exceeds its optimum."""
@@ -67,6 +68,18 @@ def uniform_parameter(
         return unit_bound * norm / Fraction(amount)
     squared = unit_bound * unit_bound if squared_bound is None else squared_bound
     return squared * norm / (2 * Fraction(amount))
+
+
+def noise_for(noise: NoiseKind, amount: Fraction, l1: int, l2_squared: int | None = None) -> Noise:
+    """Returns the noise that a price buys for integers that a unit moves by these norms (l1 squared if None)."""
+    return Noise(noise, uniform_parameter(noise, 1, amount, l1, l2_squared))
+
+
+def kind_and_amount(charge: Charge) -> tuple[NoiseKind, Fraction]:
+    """Returns the noise that a price buys, and its amount: Laplace for epsilon, Gaussian for rho."""
+    if charge.epsilon is None:
+        return NoiseKind.GAUSSIAN, charge.rho
+    return NoiseKind.LAPLACE, charge.epsilon
 
 
 def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction, unit_bound: int) -> Parameters:

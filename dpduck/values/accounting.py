@@ -75,17 +75,6 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
         return max(Fraction(0), _rounded((1 + t) * rate - excess / t + error, ROUND_CEILING))
 
 
-def sigma2_of(rho: Fraction, l2_squared: Fraction) -> Fraction:
-    """Return the Gaussian parameter sigma^2 = Delta_2^2 / (2 rho) of a rho-zCDP release, exactly (CKS 2020, Thm 14).
-
-    >>> sigma2_of(Fraction(1, 2), Fraction(4))
-    Fraction(4, 1)
-    """
-    if not rho > 0 or not l2_squared > 0:
-        raise ValueError("rho and the squared sensitivity must be positive")
-    return Fraction(l2_squared) / (2 * Fraction(rho))
-
-
 def rho_of_pure(epsilon: Fraction) -> Fraction:
     """Return an upper bound of epsilon tanh(epsilon/2): every epsilon-DP mechanism is that much zCDP.
 

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dpduck.kernel.noise.law import NoiseKind, noise_variance
-from dpduck.strategies.budgets import fits, optimal_parameters, safe_parameters, simplest_between, uniform_parameters
+from dpduck.strategies.budgets import (
+    fits,
+    noise_for,
+    optimal_parameters,
+    safe_parameters,
+    simplest_between,
+    uniform_parameters,
+)
 from dpduck.strategies.plan import Parameters
 from dpduck.values.errors import InternalError
 
@@ -72,6 +79,13 @@ def test_rounding_falls_on_the_safe_side(
     cost = sum((Fraction(unit_bound**power * norm) / s for norm, s in zip(norms, parameters, strict=True)), Fraction(0))
     assert fits(noise, parameters, norms, amount, unit_bound)
     assert amount * power * (1 - Fraction(1, 10**9)) <= cost <= amount * power
+
+
+def test_noise_for_a_price_is_exact() -> None:
+    """Laplace noise goes by the L1 norm, Gaussian noise by the squared L2 norm, or by the square of the L1 norm."""
+    assert noise_for(NoiseKind.GAUSSIAN, Fraction(1, 3), 9, 7).parameter == Fraction(21, 2)
+    assert noise_for(NoiseKind.GAUSSIAN, Fraction(1, 3), 3).parameter == Fraction(27, 2)
+    assert noise_for(NoiseKind.LAPLACE, Fraction(1, 3), 9, 7).parameter == 27
 
 
 def test_many_different_parameters_fit_too() -> None:

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.papers.joint_threshold import any_of, joint_delta
+from benchmarks.papers.joint_threshold import any_of, gaussian_tails, joint_delta
 from dpduck.kernel.noise.law import Noise, NoiseKind
-from dpduck.kernel.queries.keys import GroupBounds
-from dpduck.mechanisms.keys.plan import each_of, gaussian_tails, plan_keys, queries, smallest_excess, tail
+from dpduck.kernel.queries.keys import GroupBounds, key_delta
+from dpduck.mechanisms.keys.plan import plan_keys, queries, smallest_excess
 from dpduck.strategies.recovery.intervals import discrete_gaussian_tail, discrete_laplace_tail, survivals
 from dpduck.values.accounting import rho_of
 
@@ -41,24 +41,25 @@ def exact_tail(noise: NoiseKind, parameter: Fraction, start: int) -> Decimal:
 @pytest.mark.parametrize("parameter", [Fraction(1, 7), Fraction(1), Fraction(10, 3), Fraction(60)])
 @pytest.mark.parametrize("start", [1, 2, 9])
 def test_tails_are_never_too_small(noise: NoiseKind, parameter: Fraction, start: int) -> None:
-    """A tail is at least the exact sum of its terms and hardly more; the other half of the noise mirrors it."""
+    """What a group costs is at least the exact sum of its terms and hardly more; the noise mirrors its other half."""
     exact = float(exact_tail(noise, parameter, start))
-    assert exact <= tail(Noise(noise, parameter), start) <= exact * (1 + 1e-8) + 2e-300
+    assert exact <= key_delta(Noise(noise, parameter), start - 1, 1) <= exact * (1 + 1e-8) + 2e-290
     assert survivals(Noise(noise, parameter), np.array([1 - start])) == pytest.approx(1 - exact, rel=1e-8)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 130.0, 2999.0, 3001.0, 1e6, 1e12])
 def test_tails_agree_with_those_of_error_bars(sigma: float) -> None:
-    """Two implementations of the same tails agree, at every size of noise, and bounds bracket."""
+    """Three implementations of the same tails agree, at every size of noise, and bounds bracket."""
     variance = Fraction(sigma) ** 2
     for place in (1.5, 3.0, 6.0):
         start = int(place * sigma) + 1
         low, high = gaussian_tails(float(variance), start)
         assert low <= high <= low * (1 + 1e-5) + 2e-300
-        assert discrete_gaussian_tail(variance, start - 1) / 2 == pytest.approx(high, rel=1e-3, abs=1e-299)
+        charged = float(key_delta(Noise(GAUSSIAN, variance), start - 1, 1))
+        assert low <= charged and discrete_gaussian_tail(variance, start - 1) / 2 == pytest.approx(charged, rel=1e-3)
         scale = Fraction(sigma)
         assert discrete_laplace_tail(scale, start - 1) / 2 == pytest.approx(
-            tail(Noise(LAPLACE, scale), start), rel=1e-6
+            float(key_delta(Noise(LAPLACE, scale), start - 1, 1)), rel=1e-6
         )
 
 
@@ -67,11 +68,12 @@ def test_tails_agree_with_those_of_error_bars(sigma: float) -> None:
 @pytest.mark.parametrize("groups", [1, 7, 10**6])
 @pytest.mark.parametrize("parameter", [Fraction(1, 5), Fraction(37, 3), Fraction(10**4), Fraction(10**9)])
 def test_the_excess_is_the_smallest(noise: NoiseKind, parameter: Fraction, groups: int, delta: Fraction) -> None:
-    """With tau no group in C passes but with delta, rounded down; with tau - 1 one does."""
-    each, law = each_of(groups, delta), Noise(noise, parameter)
-    excess = smallest_excess(law, each)
-    assert any_of(groups, tail(law, excess + 1)) <= float(delta)
-    assert excess == 0 or any_of(groups, tail(law, excess)) > float(delta) * (1 - 1e-6)
+    """With tau no group in C passes but with delta, as it is charged; with tau - 1 one does."""
+    law = Noise(noise, parameter)
+    excess = smallest_excess(law, groups, delta)
+    assert key_delta(law, excess, groups) <= delta
+    assert excess == 0 or key_delta(law, excess - 1, groups) > delta
+    assert any_of(groups, float(survivals(law, np.array([excess + 1]))[0])) <= float(delta) * (1 + 1e-5)
 
 
 def test_the_price_is_shared_evenly_and_adds_up() -> None:

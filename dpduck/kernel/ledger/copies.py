@@ -56,11 +56,6 @@ class Found:
     witness: bytes | None
 
 
-def position_of(state: LedgerState, begun: Begun) -> ChainEnd:
-    """Returns the position of a ledger in this state."""
-    return ChainEnd(state.last_id, state.hash_at(state.last_id), dict(state.spent), begun)
-
-
 def latest(begun: Begun) -> Begun:
     """Returns the charges without an answer that are kept in mind, in the order of their entries."""
     return dict(sorted(begun.items())[-MOST_BEGUN:])
@@ -134,7 +129,7 @@ class OutsideCounters:
 
         Return None if another writer came in between.
         """
-        text = encoded(position_of(state, begun))
+        text = encoded(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
         if found.secrets != text and not self._secrets.replace(POSITION, found.secrets, text):
             return None
         if self._witness is None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hmac
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import ZERO, Budget, Charge
@@ -157,28 +157,27 @@ def charge_of(epsilon: str | None, rho: str, delta: str) -> Charge:
 
 def budget_text(budget: Budget) -> str:
     """Returns a budget in one canonical text."""
-    fields = _budget_fields(budget)
-    if budget.lifetime is not None:
-        fields["lifetime"] = _budget_fields(budget.lifetime)
-    return json.dumps(fields)
+    return json.dumps(_budget_fields(budget))
 
 
 def _budget_fields(budget: Budget) -> dict[str, object]:
     amounts = {name: getattr(budget, name) for name in ("epsilon", "delta", "delta_keys", "rho")}
-    return {name: None if amount is None else rational_text(amount) for name, amount in amounts.items()}
+    fields: dict[str, object] = {
+        name: None if amount is None else rational_text(amount) for name, amount in amounts.items()
+    }
+    return fields if budget.lifetime is None else {**fields, "lifetime": _budget_fields(budget.lifetime)}
 
 
 def budget_of(text: str) -> Budget:
     """Returns the budget that budget_text wrote."""
-    fields = json.loads(text)
-    lifetime = fields.get("lifetime")
-    return replace(_budget(fields), lifetime=None if lifetime is None else _budget(lifetime))
+    return _budget(json.loads(text))
 
 
-def _budget(texts: dict[str, str | None]) -> Budget:
-    epsilon, rho = (None if amount is None else Fraction(amount) for amount in (texts["epsilon"], texts["rho"]))
-    delta, delta_keys = (Fraction(texts[name] or ZERO) for name in ("delta", "delta_keys"))
-    return Budget(epsilon=epsilon, delta=delta, delta_keys=delta_keys, rho=rho)
+def _budget(fields: dict[str, Any]) -> Budget:
+    epsilon, rho = (None if amount is None else Fraction(amount) for amount in (fields["epsilon"], fields["rho"]))
+    delta, delta_keys = (Fraction(fields[name] or ZERO) for name in ("delta", "delta_keys"))
+    lifetime = None if "lifetime" not in fields else _budget(fields["lifetime"])
+    return Budget(epsilon=epsilon, delta=delta, delta_keys=delta_keys, rho=rho, lifetime=lifetime)
 
 
 def entry_of(row: LedgerRow) -> LedgerEntry:

@@ -12,8 +12,17 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from dpduck.kernel.ledger import budgets as budget_rules
-from dpduck.kernel.ledger.budgets import for_person, require_named, require_proven
+from dpduck.kernel.ledger.budgets import (
+    for_person,
+    name_of_change,
+    require_budget,
+    require_change,
+    require_charge,
+    require_named,
+    require_proven,
+    require_room,
+    share_of,
+)
 from dpduck.kernel.ledger.copies import Begun, Witness
 from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry, LedgerRow
 from dpduck.kernel.ledger.secrets import (
@@ -97,14 +106,14 @@ class Ledger:
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
         """Record a budget for a unit; it never resets what was spent, and is refused below that."""
-        budget_rules.require_budget(budget)
+        require_budget(budget)
 
         def prepare() -> LedgerRow:
             state = self._chain.state
-            budget_rules.require_change(unit_key, budget, state.of(unit_key))
+            require_change(unit_key, budget, state.of(unit_key))
             if budget.lifetime is not None:
-                budget_rules.require_change(f"LIFETIME of {unit_key}", budget.lifetime, state.of_person(unit_key))
-            mechanism = budget_rules.name_of_change(state.budgets.get(unit_key), budget)
+                require_change(f"LIFETIME of {unit_key}", budget.lifetime, state.of_person(unit_key))
+            mechanism = name_of_change(state.budgets.get(unit_key), budget)
             return self._chain.row(unit_key, table_name, NOTHING, principal, statement, mechanism, budget)
 
         with self._lock:
@@ -164,7 +173,7 @@ class Ledger:
 
         anew: whether other ledgers of this process are read on first. The charge itself always does.
         """
-        budget_rules.require_charge(charge)
+        require_charge(charge)
         with self._lock:
             if anew:
                 self._chain.read_on()
@@ -179,7 +188,7 @@ class Ledger:
         allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
         periods: of a unit by periods, those whose rows may be read.
         """
-        budget_rules.require_charge(charge)
+        require_charge(charge)
 
         def prepare() -> LedgerRow:
             self._require_room(unit_key, charge, principal, allotment, periods)
@@ -248,35 +257,23 @@ class Ledger:
     def _require_room(
         self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, periods: Periods | None
     ) -> None:
+        """Refuses a charge beyond the budget or a principal's share of it, in any of its periods, or of LIFETIME."""
         require_named(unit_key, periods)
-        budget, owner = self._chain.state.budgets.get(unit_key), f"budget of {unit_key}"
-        self._require_within(owner, budget, unit_key, None, charge, periods)
-        if allotment is None:
-            return
-        if principal is None:
-            raise InternalError("an allotment belongs to a principal")
-        share, owner = budget_rules.share_of(budget, allotment), f"share of {principal} in the {owner}"
-        self._require_within(owner, share, unit_key, principal, charge, periods)
-
-    def _require_within(
-        self,
-        owner: str,
-        budget: Budget | None,
-        unit_key: str,
-        principal: str | None,
-        charge: Charge,
-        periods: Periods | None,
-    ) -> None:
-        """Refuses a charge beyond a budget or a part of it, in any of its periods, or of LIFETIME over all of them."""
         state = self._chain.state
-        lifetime = None if budget is None or periods is None else budget.lifetime
-        if lifetime is not None and periods is not None:
-            require_proven(charge, periods)
-        budget_rules.require_room(owner, budget, state.of(unit_key, principal, periods), charge)
-        if lifetime is None or periods is None:
-            return
-        spent, asked = state.of_person(unit_key, principal), for_person(charge, periods.count)
-        budget_rules.require_room(f"LIFETIME in the {owner}", lifetime, spent, asked)
+        budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
+        limits: list[tuple[str, Budget | None, str | None]] = [(owner, budget, None)]
+        if allotment is not None:
+            if principal is None:
+                raise InternalError("an allotment belongs to a principal")
+            limits.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
+        for whose, limit, who in limits:
+            lifetime = None if limit is None or periods is None else limit.lifetime
+            if lifetime is not None and periods is not None:
+                require_proven(charge, periods)
+            require_room(whose, limit, state.of(unit_key, who, periods), charge)
+            if lifetime is not None and periods is not None:
+                spent, asked = state.of_person(unit_key, who), for_person(charge, periods.count)
+                require_room(f"LIFETIME in the {whose}", lifetime, spent, asked)
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:

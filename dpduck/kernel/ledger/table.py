@@ -169,24 +169,24 @@ class LedgerChain:
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
         """Returns all entries in order, or those of one principal."""
-        found = []
-        for row in self._table.rows_of(principal):
-            require_untouched(self._chain_key, self._store_id, row)
-            found.append(entry_of(row))
-        return found
+        own = self._table.rows() if principal is None else self._table.rows("WHERE principal = ?", principal)
+        return [self._entry_of(row) for row in own]
 
     def entry(self, entry_id: int) -> LedgerEntry:
         """Returns one entry by its number."""
-        row = next(self._table.rows_at(entry_id), None)
+        row = next(self._table.rows(f"WHERE id = {int(entry_id)}", in_order=False), None)
         if row is None:
             raise StoreError(f"ledger entry {entry_id} is missing; accepted: the store as it was last written")
+        return self._entry_of(row)
+
+    def _entry_of(self, row: LedgerRow) -> LedgerEntry:
         require_untouched(self._chain_key, self._store_id, row)
         return entry_of(row)
 
     def verify(self) -> None:
         """Read the whole chain again; StoreError names the first entry that is not what was written."""
         state = LedgerState()
-        self._absorb(state, self._table.rows_of(None))
+        self._absorb(state, self._table.rows())
         self.settle()
         if (state.last_id, state.spent) != (self.state.last_id, self.state.spent):
             raise InternalError("the ledger's running sums are not those of its entries")
@@ -284,33 +284,24 @@ class LedgerTable:
             cursor.execute(f"INSERT INTO {self._schema}.ledger_identity VALUES ({quote_text(store_id)})")
             cursor.execute("COMMIT")
 
+    def rows(self, condition: str = "", *values: object, in_order: bool = True) -> Iterator[LedgerRow]:
+        """Yields the rows that meet a condition. in_order: of their entries, where there may be several."""
+        order = "ORDER BY id" if in_order else ""
+        query = f"SELECT {_COLUMNS} FROM {self._schema}.ledger_entries {condition} {order}"
+        with _own_errors("read"), closing(self._open_cursor()) as cursor:
+            cursor.execute(query, list(values))
+            while batch := cursor.fetchmany(_BATCH):
+                yield from map(LedgerRow._make, batch)
+
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
         """Yields every row from this id on, in order.
 
         After the first one few are new: to sort them here takes half the time.
         """
         if first_id:
-            yield from sorted(self._rows(f"WHERE id >= {int(first_id)}", [], ""), key=lambda row: row.id)
+            yield from sorted(self.rows(f"WHERE id >= {int(first_id)}", in_order=False), key=lambda row: row.id)
         else:
-            yield from self._rows("", [])
-
-    def rows_at(self, entry_id: int) -> Iterator[LedgerRow]:
-        """Yields the row of one entry, where there is one."""
-        yield from self._rows(f"WHERE id = {int(entry_id)}", [], "")
-
-    def rows_of(self, principal: str | None) -> Iterator[LedgerRow]:
-        """Yields every row, or those of one principal, in order."""
-        if principal is None:
-            yield from self._rows("", [])
-        else:
-            yield from self._rows("WHERE principal = ?", [principal])
-
-    def _rows(self, condition: str, parameters: list[object], order: str = "ORDER BY id") -> Iterator[LedgerRow]:
-        query = f"SELECT {_COLUMNS} FROM {self._schema}.ledger_entries {condition} {order}"
-        with _own_errors("read"), closing(self._open_cursor()) as cursor:
-            cursor.execute(query, parameters)
-            while batch := cursor.fetchmany(_BATCH):
-                yield from map(LedgerRow._make, batch)
+            yield from self.rows()
 
     def append(self, row: LedgerRow, note: Note | None = None) -> None:
         """Commit one row; it is on disk when this returns (DuckDB syncs its write-ahead log at every commit)."""

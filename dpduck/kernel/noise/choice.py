@@ -9,13 +9,13 @@ also is (epsilon^2 / 8)-zCDP, because the range of its privacy loss is epsilon (
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import exp_minus
-from dpduck.kernel.noise.entropy import Entropy, LazyUniform, words64
+from dpduck.kernel.noise.coins import exp_bounds, exp_minus, is_below
+from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_below, words64
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -61,19 +61,8 @@ def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bo
     heads[gaps == 0] = True
     for position in np.flatnonzero(~heads & (draws <= upper[near])):
         uniform = LazyUniform(int(draws[position]), 64, entropy)
-        heads[position] = _flip_exactly(int(gaps[position]) * rate, uniform)
+        heads[position] = is_below(uniform, partial(exp_bounds, int(gaps[position]) * rate))
     return heads
-
-
-def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent uniform integers from 0 to bound - 1, shape (count,): words beyond a multiple are redrawn."""
-    largest = np.uint64((1 << 64) // bound * bound - 1)
-    words = words64(entropy, count).copy()
-    again = np.flatnonzero(words > largest)
-    while again.size:
-        words[again] = words64(entropy, again.size)
-        again = again[words[again] > largest]
-    return (words % np.uint64(bound)).astype(np.int64)
 
 
 def uniform_order(count: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -102,15 +91,3 @@ def _table() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     lower = [min(low >> 64, (1 << 64) - 1) for low, _ in bounds]
     upper = [min(high >> 64, (1 << 64) - 1) for _, high in bounds]
     return np.array(lower, np.uint64), np.array(upper, np.uint64)
-
-
-def _flip_exactly(exponent: Fraction, uniform: LazyUniform) -> bool:
-    """Tells whether U < exp(-exponent), with as many more bits of U as that takes."""
-    while True:
-        precision = uniform.bits + 64
-        low, high = exp_minus(exponent, precision)
-        if (uniform.value + 1) << 64 <= low:
-            return True
-        if uniform.value << 64 >= high:
-            return False
-        uniform.extend(uniform.bits)

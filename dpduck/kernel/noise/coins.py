@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +100,26 @@ Bounds = tuple[Fraction, Fraction]
 """A real number between two rationals, none of them negative."""
 
 
+def exp_bounds(exponent: Fraction, precision: int) -> Bounds:
+    """Bounds on exp(-exponent), as rationals."""
+    low, high = exp_minus(exponent, precision)
+    return Fraction(low, 1 << precision), Fraction(high, 1 << precision)
+
+
+def is_below(uniform: LazyUniform, probability: Callable[[int], Bounds]) -> bool:
+    """Tells whether U is below a probability, with as many more bits of U as that takes.
+
+    probability: its bounds, for each precision in bits.
+    """
+    while True:
+        low, high = probability(uniform.bits + 64)
+        if Fraction(uniform.value + 1, 1 << uniform.bits) <= low:
+            return True
+        if Fraction(uniform.value, 1 << uniform.bits) >= high:
+            return False
+        uniform.extend(uniform.bits)
+
+
 # Vectorised exact coin flips: floats decide nearly all of them, integers of growing precision the doubtful
 # ones.
 
@@ -108,39 +129,23 @@ SLACK = 2.0**-40
 
 def flips(approximate: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
     """True with probability exact(position), for each position; `approximate` is within SLACK / 2 of it."""
-    words = words64(entropy, len(approximate))
-    uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    outcome: NDArray[np.bool_] = uniform < approximate
-    for position in np.flatnonzero(np.abs(uniform - approximate) <= SLACK):
-        outcome[position] = _below(LazyUniform(int(words[position]), 64, entropy), exact(int(position)))
-    return outcome
-
-
-def _below(uniform: LazyUniform, probability: Fraction) -> bool:
-    while True:
-        bound = probability.numerator << uniform.bits
-        if (uniform.value + 1) * probability.denominator <= bound:
-            return True
-        if uniform.value * probability.denominator >= bound:
-            return False
-        uniform.extend(uniform.bits)
+    return _flips(approximate, lambda position, _: (exact(position), exact(position)), entropy)
 
 
 def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entropy) -> NDArray[np.bool_]:
     """Returns independent flips with one probability, given by bounds for each precision in bits."""
-    low, high = (float(bound) for bound in probability(128))
-    words = words64(entropy, count)
+    near = np.full(count, float(probability(128)[0]))
+    return _flips(near, lambda _, precision: probability(precision), entropy)
+
+
+def _flips(
+    approximate: NDArray[np.float64], bounds: Callable[[int, int], Bounds], entropy: Entropy
+) -> NDArray[np.bool_]:
+    """bounds: on the probability of each position, for each precision in bits."""
+    words = words64(entropy, len(approximate))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    outcome: NDArray[np.bool_] = uniform < low
-    for position in np.flatnonzero((uniform >= low - SLACK) & (uniform <= high + SLACK)):
+    outcome: NDArray[np.bool_] = uniform < approximate
+    for position in np.flatnonzero(np.abs(uniform - approximate) <= SLACK):
         lazy = LazyUniform(int(words[position]), 64, entropy)
-        while True:
-            bounds = probability(lazy.bits + 64)
-            if Fraction(lazy.value + 1, 1 << lazy.bits) <= bounds[0]:
-                outcome[position] = True
-                break
-            if Fraction(lazy.value, 1 << lazy.bits) >= bounds[1]:
-                outcome[position] = False
-                break
-            lazy.extend(lazy.bits)
+        outcome[position] = is_below(lazy, partial(bounds, int(position)))
     return outcome

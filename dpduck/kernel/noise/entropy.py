@@ -58,6 +58,26 @@ def words64(entropy: Entropy, count: int) -> NDArray[np.uint64]:
     return np.frombuffer(_take(entropy, 8 * count), dtype="<u8")
 
 
+def uniform_bits(entropy: Entropy, bits: int, count: int) -> NDArray[np.int64]:
+    """Returns uniform integers of `bits` bits, 1 to 64, shape (count,)."""
+    if bits <= 16:
+        return (words16(entropy, count) & np.uint16((1 << bits) - 1)).astype(np.int64)
+    if bits <= 32:
+        return (words32(entropy, count) & np.uint32((1 << bits) - 1)).astype(np.int64)
+    return (words64(entropy, count) & np.uint64((1 << bits) - 1)).astype(np.int64)
+
+
+def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; most words are kept."""
+    bits = max((limit - 1).bit_length(), 1)
+    found = uniform_bits(entropy, bits, count)
+    outside = np.flatnonzero(found >= limit)
+    while outside.size:
+        found[outside] = uniform_bits(entropy, bits, outside.size)
+        outside = outside[found[outside] >= limit]
+    return found
+
+
 class LazyUniform:
     """A uniform real in [0, 1) of which only the first bits are known; more are drawn when they are needed.
 

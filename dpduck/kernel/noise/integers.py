@@ -14,8 +14,8 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import DiscreteLaw, Interval, exp_minus
-from dpduck.kernel.noise.entropy import Entropy, LazyUniform, words16, words32, words64
+from dpduck.kernel.noise.coins import Bounds, DiscreteLaw, Interval, exp_minus, is_below
+from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_bits, words16, words64
 
 # Vectorised exact draws from a `NoiseTable`: one look-up for most, integers of growing precision for the doubtful.
 
@@ -43,7 +43,7 @@ def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArra
     if table.shift == 0:
         return codes, np.empty(0, dtype=np.intp)
     values = (codes >> 1) << table.shift
-    values |= _uniform_integers(table.shift, count, entropy)
+    values |= uniform_bits(entropy, table.shift, count)
     wedges = np.flatnonzero(codes & 1)
     accepted = _accept_wedges(table, codes[wedges] >> 1, values[wedges], entropy)
     return values, wedges[~accepted]
@@ -74,15 +74,6 @@ def _refined_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Ent
     for position in np.flatnonzero(beyond | tied):
         codes[position] = settle(table.law, table.shift, LazyUniform(int(draws[position]), 64, entropy))
     return codes
-
-
-def _uniform_integers(bits: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns uniform integers of `bits` bits, 1 to 64, shape (count,)."""
-    if bits <= 16:
-        return (words16(entropy, count) & np.uint16((1 << bits) - 1)).astype(np.int64)
-    if bits <= 32:
-        return (words32(entropy, count) & np.uint32((1 << bits) - 1)).astype(np.int64)
-    return (words64(entropy, count) & np.uint64((1 << bits) - 1)).astype(np.int64)
 
 
 def _accept_wedges(
@@ -132,16 +123,14 @@ def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
 def accept_exactly(law: DiscreteLaw, near: int, magnitude: int, far: int, uniform: LazyUniform) -> bool:
     """Tells whether U (g(near) - g(far)) < g(k) - g(far), g = exp(-x): integers, of more bits until it is certain."""
     start = law.exponent(near)
-    while True:
-        precision = uniform.bits + 64
+
+    def chance(precision: int) -> Bounds:
         value = exp_minus(law.exponent(magnitude) - start, precision)
         end = exp_minus(law.exponent(far) - start, precision)
         one = 1 << precision
-        if (uniform.value + 1) * (one - end[0]) <= (value[0] - end[1]) << uniform.bits:
-            return True
-        if uniform.value * (one - end[1]) >= (value[1] - end[0]) << uniform.bits:
-            return False
-        uniform.extend(uniform.bits)
+        return Fraction(value[0] - end[1], one - end[0]), Fraction(value[1] - end[0], one - end[1])
+
+    return is_below(uniform, chance)
 
 
 LARGEST_SCALE = 1 << 40
@@ -155,14 +144,19 @@ def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[n
 
     scale: a positive rational up to 2**40, in the units of the query: sensitivity / epsilon.
     """
-    if not isinstance(scale, Fraction):
-        raise TypeError("the scale of discrete Laplace noise must be a Fraction")
-    if not 0 < scale <= LARGEST_SCALE:
-        raise ValueError("the scale of discrete Laplace noise must be above 0 and at most 2**40")
-    if count < 0:
-        raise ValueError("the number of draws must not be negative")
+    _require("scale of discrete Laplace", scale, LARGEST_SCALE, count)
     law = DiscreteLaw(linear=1 / scale, quadratic=Fraction(0))
     return sample(noise_table(law, block_shift(scale, WIDEST)), count, entropy)
+
+
+def _require(what: str, parameter: Fraction, most: int, count: int) -> None:
+    """Refuses noise that is not exact, or beyond the largest parameter, a power of two."""
+    if not isinstance(parameter, Fraction):
+        raise TypeError(f"the {what} noise must be a Fraction")
+    if not 0 < parameter <= most:
+        raise ValueError(f"the {what} noise must be above 0 and at most 2**{most.bit_length() - 1}")
+    if count < 0:
+        raise ValueError("the number of draws must not be negative")
 
 
 # Exact discrete Gaussian noise (Canonne, Kamath and Steinke 2020, Definition 1).
@@ -180,12 +174,7 @@ def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArr
     variance: sigma^2, a positive rational up to 2**80, in the squared units of the query. (The variance of the draws is
     a little smaller, noticeably so for sigma below 1.)
     """
-    if not isinstance(variance, Fraction):
-        raise TypeError("the variance of discrete Gaussian noise must be a Fraction")
-    if not 0 < variance <= LARGEST_VARIANCE:
-        raise ValueError("the variance of discrete Gaussian noise must be above 0 and at most 2**80")
-    if count < 0:
-        raise ValueError("the number of draws must not be negative")
+    _require("variance of discrete Gaussian", variance, LARGEST_VARIANCE, count)
     law = DiscreteLaw(linear=Fraction(0), quadratic=1 / (2 * variance))
     # sigma <= WIDEST * 2**shift for the smallest shift: half the shift, rounded up, that sigma^2 needs against WIDEST^2
     shift = (block_shift(variance, GAUSSIAN_WIDEST * GAUSSIAN_WIDEST) + 1) // 2

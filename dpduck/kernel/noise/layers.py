@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import Bounds, equal_flips, exp_minus, flips
+from dpduck.kernel.noise.coins import Bounds, equal_flips, exp_bounds, flips
 from dpduck.kernel.noise.entropy import Entropy, words64
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -126,9 +126,7 @@ def _minus(first: Bounds, second: Bounds) -> Bounds:
 @lru_cache(maxsize=256)
 def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
     """Bounds on a^power = exp(-power/scale), within 2^-precision relatively; below 1 where the power is not 0."""
-    bits = precision + 16 + int(1.5 * min(float(power / scale), FARTHEST))
-    low, high = exp_minus(power / scale, bits)
-    return Fraction(low, 1 << bits), Fraction(high, 1 << bits)
+    return exp_bounds(power / scale, precision + 16 + int(1.5 * min(float(power / scale), FARTHEST)))
 
 
 # Noisy counts of empty cells, given that they are in a layer of a summary: exact, by rejection from geometric laws.
@@ -171,7 +169,7 @@ def _filtered_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArr
 
 
 def _sampled_layer(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    ratio = float(exp_minus(1 / law.scale, 64)[1]) / 2**64
+    ratio = float(exp_bounds(1 / law.scale, 64)[1])
     # Summed weights of the proposals k a^k / tau and a^k from theta on, up to the same factor.
     linear = (law.theta - (law.theta - 1) * ratio) / (1 - ratio) / float(law.tau) < 1
     found = np.empty(count, dtype=np.int64)
@@ -196,7 +194,7 @@ def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
         return second
 
     def both(precision: int) -> Bounds:
-        low, high = (Fraction(bound, 1 << precision) for bound in exp_minus(1 / law.scale, precision))
+        low, high = exp_bounds(1 / law.scale, precision)
         return 1 / (1 + (law.theta - 1) * (1 - low)), 1 / (1 + (law.theta - 1) * (1 - high))
 
     return np.where(equal_flips(both, count, entropy), second, 0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpduck.kernel.noise.entropy import Entropy, words32, words64
+from dpduck.kernel.noise.entropy import Entropy, uniform_below, words64
 from dpduck.kernel.queries.cells import MixedRadix, Positions, at_most, first_of_each, ordering
 
 FEW = 4
@@ -76,20 +75,3 @@ def _digits(radix: MixedRadix, number: int) -> list[int]:
         number, digit = divmod(number, base)
         digits.append(digit)
     return [number, *reversed(digits)]
-
-
-def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Returns independent uniform integers from 0 to limit - 1, limit at most 2**62; most words are kept."""
-    bits = max((limit - 1).bit_length(), 1)
-    found = _uniform_bits(bits, count, entropy)
-    outside = np.flatnonzero(found >= limit)
-    while outside.size:
-        found[outside] = _uniform_bits(bits, outside.size, entropy)
-        outside = outside[found[outside] >= limit]
-    return found
-
-
-def _uniform_bits(bits: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    if bits <= 32:
-        return (words32(entropy, count) >> np.uint32(32 - bits)).astype(np.int64)
-    return (words64(entropy, count) >> np.uint64(64 - bits)).astype(np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from dpduck.algebra.hashing import PRIME, Words, project, reduced, words_for
 from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.draw import draw
-from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.noise.entropy import Entropy, uniform_below
 from dpduck.kernel.price import Ask, Query, Scan
 from dpduck.kernel.queries.key_counts import keys_of
 from dpduck.kernel.queries.operators import Norms
@@ -46,10 +46,4 @@ class Projection(Query[Projected]):
 
 def draw_coefficients(words: int, independence: int, entropy: Entropy) -> Words:
     """Returns uniform field elements, shape (words, independence): public, but drawn like everything that is random."""
-    drawn = np.empty(words * independence, dtype=np.uint64)
-    open_places = np.arange(len(drawn))
-    while open_places.size:
-        fresh = words64(entropy, open_places.size) >> np.uint64(3)
-        drawn[open_places] = fresh
-        open_places = open_places[fresh == PRIME]  # 61 bits, all of them ones, are no element
-    return drawn.reshape(words, independence)
+    return uniform_below(PRIME, words * independence, entropy).astype(np.uint64).reshape(words, independence)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.noise.draw import draw
-from dpduck.kernel.noise.entropy import Entropy
-from dpduck.kernel.noise.zero_cells import uniform_below
+from dpduck.kernel.noise.entropy import Entropy, uniform_below
 from dpduck.kernel.price import Ask, Query, Scan
 from dpduck.kernel.queries.marginals import cells_of
 from dpduck.kernel.queries.operators import Norms

@@ -193,9 +193,8 @@ def sparse_counts(counts: ExactCounts, axes: Sequence[Axis | None], radix: Mixed
     if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):
         raise InternalError("the summary and the counts disagree about the domain")
     coordinates, values = counts._exact_coordinates, counts._exact_counts[0]
-    positions = radix.pack(coordinates, len(values)) if not any(axes) else None
-    if positions is not None:
-        return SparseCounts(radix, positions, values)
+    if not any(axes):
+        return SparseCounts(radix, radix.pack(coordinates, len(values)), values)
     found, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
     for steps in product(*(range(1 if axis is None else axis.per_row) for axis in axes)):
         nodes, signed = _nodes(coordinates, values, axes, steps)

@@ -25,7 +25,7 @@ CUBES = Mechanism[Request, CubeProposal, Noisy](
     recover=recover_cube,
     describe=candidates,
     columns=cube_columns,
-    errors=foreseen,
+    errors=lambda proposal, expect_rows: foreseen(proposal.found, expect_rows),
     advise=advice,
     warn=lambda proposal, _: bounded_counts(proposal.request),
 )

@@ -65,12 +65,8 @@ WORTHWHILE = 1.2
 """How many times less an error must be to be called a help."""
 
 
-def foreseen(proposal: CubeProposal, expect_rows: int | None) -> list[AggregateError]:
+def foreseen(found: CubePlan, expect_rows: int | None) -> list[AggregateError]:
     """Returns one line an aggregate, in the order in which they are written."""
-    return _lines(proposal.found, expect_rows)
-
-
-def _lines(found: CubePlan, expect_rows: int | None) -> list[AggregateError]:
     if found.request.question.intervals:  # one aggregate each, measured together
         plan = found.measures[0].plan
         worst = plan.worst_stderr
@@ -88,8 +84,7 @@ def _foreseen(found: CubePlan, one: Aggregate, use: Use, expect_rows: int | None
     sizes = [table.size // queries for table in variances]
     rows = None if expect_rows is None else float(round(expect_rows / max(sizes), 1))
     if use.weights:
-        size = float(sum(weight * weight for weight in use.weights))
-        parts = [size * table for table in variances]
+        parts = [use.size * table for table in variances]
         if use.also is not None:
             others = cell_variances(found.request, found.measures[use.also.measure].plan)
             step = float(use.also.weights[0])
@@ -211,7 +206,7 @@ def _figures(found: CubePlan, expect_rows: int | None) -> list[float | None]:
     An average or a quantile also errs less if a cell has more rows. Its error is this figure already.
     """
     question, figures = found.request.question, list[float | None]()
-    for line, use in zip(_lines(found, expect_rows), found.uses, strict=True):
+    for line, use in zip(foreseen(found, expect_rows), found.uses, strict=True):
         cells = 1 if question.intervals else max(question.cells)
         if use.weights and line.typical is not None:
             figures.append(line.typical * cells)
@@ -326,7 +321,7 @@ def _worst_at(found: CubePlan, norm: Fraction) -> float:
     """Returns the largest standard error of counts at a norm."""
     treatment = replace(found.request.question.treatment, norm=norm, strategy=AUTO)
     request = replace(found.request, question=replace(found.request.question, treatment=treatment))
-    lines = _lines(plans_at(request, NoiseKind.GAUSSIAN, amount_of(request)), None)
+    lines = foreseen(plans_at(request, NoiseKind.GAUSSIAN, amount_of(request)), None)
     return max(line.worst or 0.0 for line in lines)
 
 
@@ -334,7 +329,7 @@ def _unknown(found: CubePlan, expect_rows: int | None) -> str:
     """Says what the errors of averages, variances and quantiles depend on, and what puts figures in place of that."""
     if expect_rows is not None or found.request.question.intervals:
         return ""
-    lines = [line for line in _lines(found, None) if line.typical is None]
+    lines = [line for line in foreseen(found, None) if line.typical is None]
     if not lines:
         return ""
     told = "".join(f"the error of {one.text} is {by_rows(one.by_rows)}; " for one in lines if one.by_rows is not None)
@@ -366,7 +361,7 @@ def shortened(figure: float) -> str:
 
 def _whose(found: CubePlan) -> str:
     """Says whose worst_stderr is, where there are several aggregates; of none that is a count or a sum, nothing."""
-    lines = [line for line in _lines(found, None) if line.worst is not None]
+    lines = [line for line in foreseen(found, None) if line.worst is not None]
     if len(found.uses) < 2 or not lines or found.request.question.intervals:
         return ""
     worst = max(lines, key=lambda line: line.worst or 0.0)
@@ -390,8 +385,8 @@ def candidates(request: Request, proposal: CubeProposal) -> str:
 def _row(found: CubePlan, plan: AnyPlan, place: int) -> list[Value]:
     request, chosen = found.request, place == 0
     plans = [plan if number == 0 else _like(one, plan) for number, one in enumerate(found.measures)]
-    sizes = [float(sum(weight * weight for weight in use.weights)) for use in found.uses]
-    used = [(plans[use.measure], size) for use, size in zip(found.uses, sizes, strict=True)]
+    sizes = [use.size for use in found.uses]
+    used = [(plans[use.measure], use.size) for use in found.uses]
     if request.question.intervals:
         used = used[:1]
     drawn = list(zip(plans, (one.measure.noisy_tables for one in found.measures), strict=True))

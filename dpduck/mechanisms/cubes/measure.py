@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text
 from dpduck.mechanisms.jobs import counting_job, key_column
 from dpduck.mechanisms.mechanism import Columns, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
-from dpduck.mechanisms.released_rows import released_columns, released_rows
+from dpduck.mechanisms.released_rows import released_cells, released_columns, released_rows
 from dpduck.store.measured import (
     Measured,
     MeasuredColumn,
@@ -89,8 +88,7 @@ def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
 def cube_header(proposal: CubeProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
     found = proposal.found
-    sizes, sets = found.request.question.released_sizes, found.request.question.grouping_sets
-    rows = sum(prod(sizes[key] for key in chosen) for chosen in sets)
+    rows = sum(released_cells(found.request.question))
     return ReleaseHeader(found.request, f"{found.chance}, {found.strategy}", found.strategy, error_laws(found), rows)
 
 

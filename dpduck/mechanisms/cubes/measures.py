@@ -156,10 +156,7 @@ class Measure:
     @property
     def bound(self) -> int:
         """Returns the most that one row, or one unit in one group, adds to its tables together."""
-        if self.form in ("sum", "squares") and self.operand is not None:
-            farthest = max(abs(self.operand.low - self.centre), abs(self.operand.high - self.centre))
-            return int(farthest ** (2 if self.form == "squares" else 1) / self.operand_step)
-        return int(self.steps**self.degree)
+        return contribution_of(self).bound if self.added else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
         """Returns the most that one unit with so many rows, in a table of so many cells, adds to its tables together.
@@ -168,17 +165,12 @@ class Measure:
         """
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
-        if self.squared_norm:
-            return contribution_of(self).unit_bound(rows, cells)
-        if self.operand is None or not self.operand.per_group:
-            return rows * self.bound
-        groups = min(rows, cells) * self.bound
-        return min(groups, rows) if not self.operand.sql and self.operand.low <= 0 else groups
+        return contribution_of(self).unit_bound(rows, cells) if self.added else rows
 
     @property
     def tables(self) -> int:
         """Tells how many tables it has."""
-        return self.degree + 1 + self.rest if self.form == "moments" else 1
+        return contribution_of(self).tables if self.added else 1
 
     @property
     def noisy_tables(self) -> int:
@@ -199,6 +191,11 @@ class Use:
     weights: tuple[Fraction, ...] = ()
     also: Use | None = None
     tables: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> float:
+        """Returns the sum of the squared weights: the variance of the answer where each table has variance 1."""
+        return float(sum(weight * weight for weight in self.weights))
 
     @property
     def parts(self) -> list[Use]:
@@ -314,7 +311,7 @@ def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
         for use in one.uses:
             measure = one.measures[use.measure]
             times = 1 if measure.strategy is None else measure.strategy.times(noise)
-            worst[use.measure] = max(worst[use.measure], _of_weights(use.weights) * times)
+            worst[use.measure] = max(worst[use.measure], use.size * times)
         wanted = [error if noise is NoiseKind.GAUSSIAN else error**0.5 for error in worst]
         if best is None or sum(wanted) < best[0] * (1 - TIE):
             pairs = zip(one.measures, shares_of(wanted), strict=True)
@@ -322,10 +319,6 @@ def _evened(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
     if best is None:
         raise InternalError("no measures to choose from")
     return best[1]
-
-
-def _of_weights(weights: Sequence[Fraction]) -> float:
-    return float(sum(weight * weight for weight in weights))
 
 
 def _moved(measure: Measure, noise: NoiseKind, unit: Unit) -> float:

@@ -28,7 +28,7 @@ from dpduck.mechanisms.cubes.measures import (
 from dpduck.mechanisms.cubes.quantiles import QuantileRule
 from dpduck.mechanisms.cubes.weighed import weighed_measures
 from dpduck.mechanisms.released_rows import range_workload
-from dpduck.strategies.budgets import FINE, price_for, raised
+from dpduck.strategies.budgets import FINE, kind_and_amount, price_for, raised
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.marginals.planners import plan_distinct
 from dpduck.strategies.plan import Plan
@@ -123,10 +123,7 @@ class CubePlan:
         """Returns the largest standard error of an answer, if all aggregates are counts."""
         if not any(measured.measure.strategy for measured in self.measures):
             return self.measures[0].plan.worst_stderr
-        return max(
-            sqrt(sum(weight * weight for weight in use.weights)) * self.measures[use.measure].plan.worst_stderr
-            for use in self.uses
-        )
+        return max(sqrt(use.size) * self.measures[use.measure].plan.worst_stderr for use in self.uses)
 
     @property
     def chance(self) -> str:
@@ -160,13 +157,12 @@ def with_rivals(found: CubePlan) -> CubePlan:
 
 def amount_of(request: Request) -> Fraction:
     """Returns the price: epsilon, or rho where there is none."""
-    charge = request.price.charge
-    return charge.rho if charge.epsilon is None else charge.epsilon
+    return kind_and_amount(request.price.charge)[1]
 
 
 def noise_of(request: Request) -> NoiseKind:
     """Gaussian where rho is paid, Laplace where epsilon is."""
-    return NoiseKind.GAUSSIAN if request.price.charge.epsilon is None else NoiseKind.LAPLACE
+    return kind_and_amount(request.price.charge)[0]
 
 
 def measures_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import lcm, prod
+from math import lcm
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dpduck.kernel.contributions import FULL
 from dpduck.language.select.request import Aggregate, Request
 from dpduck.mechanisms.cubes.measures import Use, is_coarse
 from dpduck.mechanisms.cubes.plan import AnyPlan, CubePlan, MeasurePlan, tree_buckets
-from dpduck.mechanisms.released_rows import AnswerColumn
+from dpduck.mechanisms.released_rows import AnswerColumn, released_cells
 from dpduck.strategies.marginals.planners import DISTINCT
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.ranges.sets import RangeSetsPlan
@@ -63,10 +63,7 @@ def answers_of(found: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] 
         return _intervals(found, tables[0][0][0])
     aggregates = found.request.question.aggregates
     counts = {
-        one.condition: [
-            weighted(use.weights, of_set)
-            for of_set in zip(*(used_tables(use, tables) if use.tables else tables[use.measure]), strict=True)
-        ]
+        one.condition: [weighted(use.weights, of_set) for of_set in zip(*used_tables(use, tables), strict=True)]
         for one, use in zip(aggregates, found.uses, strict=True)
         if one.function == "count" and one.operand is None
     }
@@ -87,7 +84,7 @@ def _ordered(aggregates: Sequence[Aggregate], answers: Sequence[AnswerColumn]) -
         if len(alike) > 1:
             columns = in_order([_curved_column(answers[number]) for number in alike])
             for number, column in zip(alike, columns, strict=True):
-                moved[number] = AnswerColumn(column.estimates, column.stderrs, column.lows, column.highs)
+                moved[number] = _of_sets([column])
     return moved
 
 
@@ -129,15 +126,14 @@ def _answer(
 
     every: the tables of each measure.
     """
-    tables = used_tables(use, every) if use.tables else every[use.measure]
+    tables = used_tables(use, every)
     measured = found.measures[use.measure]
     variances = cell_variances(found.request, measured.plan)
     if use.also is not None:
         return _of_several(found, one, use, every)
     if use.weights:
         estimates = np.concatenate([weighted(use.weights, of_set) for of_set in zip(*tables, strict=True)])
-        size = float(sum(weight * weight for weight in use.weights))
-        errors = np.concatenate(variances) * size
+        errors = np.concatenate(variances) * use.size
         if _is_rounded(found, use):
             return AnswerColumn(np.rint(estimates), np.sqrt(errors + ROUNDING))
         return AnswerColumn(estimates, np.sqrt(errors))
@@ -149,6 +145,11 @@ def _answer(
         curved(found, one, measured, [table.ravel() for table in of_set], variance)
         for of_set, variance in zip(zip(*tables, strict=True), variances, strict=True)
     ]
+    return _of_sets(parts)
+
+
+def _of_sets(parts: Sequence[Curved]) -> AnswerColumn:
+    """Returns the answers of all grouping sets, one after the other."""
     return AnswerColumn(
         np.concatenate([part.estimates for part in parts]),
         np.concatenate([part.stderrs for part in parts]),
@@ -159,7 +160,7 @@ def _answer(
 
 def used_tables(use: Use, every: Sequence[Tables]) -> Tables:
     """Returns the tables that an aggregate takes from those of its measure."""
-    return [every[use.measure][table] for table in use.tables]
+    return [every[use.measure][table] for table in use.tables] if use.tables else every[use.measure]
 
 
 def _of_several(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
@@ -173,13 +174,7 @@ def _of_several(found: CubePlan, one: Aggregate, use: Use, every: Sequence[Table
         sums = [float(ours) * counts + float(other) * sums for (counts, sums), _ in by_set]
         errors = [float(ours) ** 2 * first + float(other) ** 2 * second for _, (first, second) in by_set]
         return AnswerColumn(np.concatenate(sums), np.sqrt(np.concatenate(errors)))
-    parts = [of_centre(found, one, use, *of_set) for of_set in by_set]
-    return AnswerColumn(
-        np.concatenate([part.estimates for part in parts]),
-        np.concatenate([part.stderrs for part in parts]),
-        np.concatenate([part.lows for part in parts], axis=1),
-        np.concatenate([part.highs for part in parts], axis=1),
-    )
+    return _of_sets([of_centre(found, one, use, *of_set) for of_set in by_set])
 
 
 def _by_set(
@@ -265,8 +260,7 @@ def cell_variances(request: Request, plan: AnyPlan) -> list[FloatArray]:
         plan = replace(plan, variances=least_squares_variances(plan))
     if isinstance(plan, RangeSetsPlan):
         return [variances.ravel() for variances in plan.variances]
-    sizes = request.question.released_sizes
-    cells = [prod(sizes[key] for key in grouping_set) for grouping_set in request.question.grouping_sets]
+    cells = released_cells(request.question)
     return [np.full(count, variance) for count, variance in zip(cells, plan.variances, strict=True)]
 
 

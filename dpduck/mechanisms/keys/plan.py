@@ -7,19 +7,19 @@ probability delta. The noise costs rho or epsilon like any other; delta comes on
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import exp, expm1, log1p, pi, sqrt
+from math import expm1, log1p, sqrt
 
 import numpy as np
 import pyarrow as pa
-import scipy
 
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, Scan
-from dpduck.kernel.queries.keys import Beside, GroupBounds, PublishedKeys, Threshold
+from dpduck.kernel.queries.keys import Beside, GroupBounds, PublishedKeys, Threshold, key_delta
 from dpduck.language.rows.compiled import text_of, written
 from dpduck.language.select.private_keys import FURTHER, counts_units
 from dpduck.language.select.request import KeySelection, Request
@@ -41,9 +41,15 @@ from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.released_rows import label_array, listed, released_columns
 from dpduck.store.sandbox import sandbox
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.curved import LEVELS, Noisy, average_about
-from dpduck.strategies.recovery.intervals import ErrorLaw, selected_lows, survivals
-from dpduck.values.accounting import sigma2_of
+from dpduck.strategies.recovery.intervals import (
+    ErrorLaw,
+    discrete_gaussian_tail,
+    discrete_laplace_tail,
+    selected_lows,
+    survivals,
+)
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 
@@ -147,12 +153,8 @@ def plan_keys(
     measured: shares it in another way, and has sums.
     """
     share = amount / queries(aggregates, reused, other) if measured is None else amount * measured.selection
-    if kind is NoiseKind.LAPLACE:
-        selection, answers = Noise(kind, bounds.l1 / share), Noise(kind, bounds.rows / share)
-    else:
-        selection = Noise(kind, sigma2_of(share, Fraction(bounds.l2_squared)))
-        answers = Noise(kind, sigma2_of(share, Fraction(bounds.rows**2)))
-    excess = smallest_excess(selection, each_of(bounds.groups, delta))
+    selection, answers = noise_for(kind, share, bounds.l1, bounds.l2_squared), noise_for(kind, share, bounds.rows)
+    excess = smallest_excess(selection, bounds.groups, delta)
     beside = () if measured is None else _beside(kind, amount, bounds, measured, other)
     return KeyPlan(bounds, least, delta, selection, answers, excess, aggregates, reused, other, measured, beside)
 
@@ -161,94 +163,38 @@ def _beside(
     kind: NoiseKind, amount: Fraction, bounds: GroupBounds, measured: KeyMeasures, other: bool
 ) -> tuple[Beside, ...]:
     """Returns the noise and the norms of each measure. One that the selection answers has the noise of all it has."""
-    noises: dict[Fraction, Noise] = {}
+    noises: dict[Noise, Noise] = {}
     found = []
     for measure, share in zip(measured.measures, measured.shares, strict=True):
         l1, l2_squared, most = norms_of_keys(measure, bounds, other)
-        part = amount * (share or measured.selection)
-        parameter = l1 / part if kind is NoiseKind.LAPLACE else sigma2_of(part, Fraction(l2_squared))
-        noise = noises.setdefault(parameter, Noise(kind, parameter))
-        found.append(Beside(noise, (l1, l2_squared, most)))
+        noise = noise_for(kind, amount * (share or measured.selection), l1, l2_squared)
+        found.append(Beside(noises.setdefault(noise, noise), (l1, l2_squared, most)))
     return tuple(found)
 
-
-# Tails of the discrete noises, never below the truth: what the delta of thresholded keys is made of.
-#
-# Sums of positive terms in double precision have a relative error far below MARGIN, which is added on the safe side.
-
-
-MARGIN = 1e-9
-"""Relative; a thousand times the error of the computations below."""
-
-SUMMED = 3000.0
-"""Up to this sigma the tail of a discrete Gaussian is summed; above, it differs from an integral by less than 1e-6."""
-
-SMALLEST = 1e-300
-"""Added to an upper bound: above anything that underflows."""
-
-REACH_SQUARED = 80.0
-"""Terms are summed until they are exp(-REACH_SQUARED / 2) of the first: the rest is nothing in double precision."""
 
 SMALLEST_SHARE = 1e-100
 """The least probability that a threshold is looked for with."""
 
+FARTHEST = 250
+"""Standard deviations beyond which noise has less than that probability."""
 
-def tail(noise: Noise, start: int) -> float:
-    """Returns an upper bound of P(X >= start), start from 1, with a relative error of at most 1e-5.
 
-    Laplace of scale b, a = exp(-1/b): a^start / (1 + a). Gaussian: see gaussian_tails.
+def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
+    """tau: the smallest whole number from 0 at which no new group is published but with this delta, as it is charged.
+
+    The tails of error bars tell where it is, to a few steps.
     """
-    if noise.kind is NoiseKind.LAPLACE:
-        scale = float(noise.parameter)
-        return exp(-start / scale - log1p(exp(-1 / scale))) * (1 + MARGIN) + SMALLEST
-    return gaussian_tails(float(noise.parameter), start)[1]
-
-
-def gaussian_tails(variance: float, start: int) -> tuple[float, float]:
-    """Returns a lower and an upper bound of P(X >= start) for P(x) proportional to exp(-x^2 / (2 variance)).
-
-    Large sigma: the sum of f(n) = exp(-n^2 / (2 variance)) from n = start on against the integral from start - 1/2 on.
-    Each term differs from the integral over its cell by |f''|/24 <= f (z^2 + 1) / (24 variance) with z = n / sigma, and
-    terms beyond 12 sigma weigh nothing; the normaliser is sqrt(2 pi variance) to within exp(-2 pi^2 variance).
-    """
-    if start <= 0:
-        low, high = gaussian_tails(variance, 1 - start)
-        return 1.0 - high - MARGIN, 1.0 - low + MARGIN
-    sigma = sqrt(variance)
-    if sigma <= SUMMED:
-        terms = np.arange(start, int(sqrt(start * start + REACH_SQUARED * variance)) + 3, dtype=np.float64)
-        share = float(np.exp(-terms * terms / (2 * variance)).sum()) / normaliser(variance)
-        return share * (1 - MARGIN), share * (1 + MARGIN) + SMALLEST
-    place = (start - 0.5) / sigma
-    share = exp(scipy.special.log_ndtr(-place))
-    loose = MARGIN + (max(place, 12.0) ** 2 + 1) / (12 * variance)
-    return share * (1 - loose), share * (1 + loose) + SMALLEST
-
-
-def normaliser(variance: float) -> float:
-    """Returns the sum of exp(-n^2 / (2 variance)) over all integers; sqrt(2 pi variance) from Poisson's formula."""
-    if variance >= 4:
-        return sqrt(2 * pi * variance) * (1 + 2 * exp(-2 * pi * pi * variance))
-    terms = np.arange(1, 82, dtype=np.float64)
-    return 1 + 2 * float(np.exp(-terms * terms / (2 * variance)).sum())
-
-
-def each_of(groups: int, any_one: Fraction) -> float:
-    """Returns the inverse, rounded down: what each group may have so that all together have any_one."""
-    return -expm1(log1p(-float(any_one)) / groups) * (1 - 2 * MARGIN)
-
-
-def smallest_excess(noise: Noise, each: float) -> int:
-    """tau: the smallest whole number from 0 with P(noise > tau) <= each."""
+    each = -expm1(log1p(-float(delta)) / groups)
     if not SMALLEST_SHARE <= each < 0.5:
         raise ValueError("the probability that a group is published must lie between 1e-100 and 1/2")
-    low, high = -1, 1
-    while tail(noise, high + 1) > each:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if tail(noise, middle + 1) <= each else (middle, high)
-    return high
+    tail = discrete_laplace_tail if noise.kind is NoiseKind.LAPLACE else discrete_gaussian_tail
+    bounds = range(int(FARTHEST * sqrt(noise.variance)) + 2)
+    excess = bisect_left(bounds, True, key=lambda bound: tail(noise.parameter, bound) <= 2 * each)
+    while key_delta(noise, excess, groups) > delta:
+        excess += 1
+    while excess and key_delta(noise, excess - 1, groups) <= delta:
+        excess -= 1
+    return excess
 
 
 OTHER_SET = 1

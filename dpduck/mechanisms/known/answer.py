@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from dpduck.language.select.request import Aggregate
 from dpduck.mechanisms.known.axes import LARGEST_JOINT, Asked, Axes, asked, axes_of, seen_by
 from dpduck.mechanisms.known.chosen_tables import alone, selections
 from dpduck.mechanisms.known.tables import PLANNED, Match, Same, Usable, Wanted, match, usable, wanted, wanted_of_rows
+from dpduck.store.cursors import SandboxAnswers
 from dpduck.store.measured import Kept
 from dpduck.strategies.recovery.curved import LEVELS, Curved, average, rescaled
 from dpduck.strategies.recovery.intervals import sum_margin
@@ -24,16 +24,6 @@ from dpduck.values.errors import InternalError
 
 MOST_JOINED = 8
 """Tables of kinds of rows of several columns that are tried for an answer."""
-
-
-class Remembered(Protocol):
-    """What was worked out before."""
-
-    def get(self, question: Hashable) -> Any:
-        """It, None where it was not."""
-
-    def put(self, question: Hashable, answer: object) -> None:
-        """Remembers it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +67,7 @@ class _Sum:
 def answers_of(
     question: KnownQuestion,
     kept: Sequence[Kept],
-    remembered: Remembered,
+    remembered: SandboxAnswers,
     moment: str,
     about: str = "",
     same: Same | None = None,
@@ -112,7 +102,7 @@ def _best(
     aggregate: Aggregate,
     need: Wanted,
     tables: dict[Same, list[Usable]],
-    remembered: Remembered,
+    remembered: SandboxAnswers,
     moment: str,
     about: str,
 ) -> Answer | None:
@@ -147,7 +137,7 @@ def _best(
 
 
 def _summed(
-    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
+    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers, about: str, linear: bool
 ) -> _Sum | None:
     """Returns one sum over rows from tables that may be combined, in all cells; None where they do not determine it.
 
@@ -162,7 +152,7 @@ def _summed(
 
 
 def _summed_over(
-    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: Remembered, about: str, linear: bool
+    question: KnownQuestion, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers, about: str, linear: bool
 ) -> _Sum | None:
     """Returns the sum from tables that are looked at together, or from a few."""
     axes = axes_over(question, how, uses)
@@ -181,7 +171,7 @@ def _summed_over(
 
 
 def _solved(
-    axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: Remembered, linear: bool
+    axes: Axes, sets: Sequence[Asked], chosen: Sequence[Usable], remembered: SandboxAnswers, linear: bool
 ) -> _Sum | None:
     """Returns all cells from some tables; None where they do not determine them."""
     if not chosen:
@@ -218,7 +208,7 @@ def axes_over(question: KnownQuestion, how: Match, uses: Sequence[Usable]) -> Ax
     return axes_of(sizes, [columns for columns in together if len(columns) > 1])
 
 
-def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: Remembered) -> tuple[Knowledge, float]:
+def knowledge_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers) -> tuple[Knowledge, float]:
     """Returns everything that these tables measured, and the least standard deviation of their noises."""
     names = tuple((use.kept.name, use.table, use.weights) for use in uses)
     known: tuple[Knowledge, float] | None = remembered.get((axes, names))

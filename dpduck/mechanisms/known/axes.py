@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import ceil, log2, prod
@@ -11,12 +11,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dpduck.algebra.ranges import RangeWorkload, all_ranges, prefixes
 from dpduck.kernel.noise.law import noise_variance
 from dpduck.kernel.queries.operators import Factor, IdentityFactor, MatrixFactor
 from dpduck.language.select.conditions import Condition, conjuncts
 from dpduck.language.select.request import Aggregate, Key, Question
 from dpduck.mechanisms.known.tables import MOST_SEEN, Usable, quantities, wanted
+from dpduck.mechanisms.released_rows import range_workload
 from dpduck.store.measured import Measured
 from dpduck.strategies.recovery.atoms import Along, Seen
 from dpduck.strategies.recovery.known import Knowledge
@@ -253,8 +253,7 @@ def _labels(key: Key) -> Factor | scipy.sparse.csr_array:
     size = len(key.labels)
     if not key.shape:
         return IdentityFactor(size)
-    makers: dict[str, Callable[[int], RangeWorkload]] = {"prefixes": prefixes, "ranges": all_ranges}
-    workload = makers[key.shape](size)
+    workload = range_workload(key)
     lengths = workload.stops - workload.starts
     columns = np.concatenate([np.arange(a, b) for a, b in zip(workload.starts, workload.stops, strict=True)])
     rows = np.repeat(np.arange(len(lengths)), lengths)

@@ -25,10 +25,11 @@ from dpduck.language.select.request import Key, Question, Request, Treatment
 from dpduck.language.statements.parse import parse_expression
 from dpduck.mechanisms.cubes.measure import blank_measured, propose_cube
 from dpduck.mechanisms.cubes.plan import noise_of
-from dpduck.mechanisms.known.answer import Remembered, axes_over, knowledge_of, with_one
+from dpduck.mechanisms.known.answer import axes_over, knowledge_of, with_one
 from dpduck.mechanisms.known.axes import Asked, Axes, asked
 from dpduck.mechanisms.known.chosen_tables import is_cellwise
 from dpduck.mechanisms.known.tables import PLANNED, Match, Usable, match, usable, wanted
+from dpduck.store.cursors import SandboxAnswers
 from dpduck.store.measured import Kept, MeasuredTable
 from dpduck.strategies.marginals.given import MOST_AXES, Gap, best_precisions, evened, least_amount, shares_of
 from dpduck.strategies.marginals.planners import SHARES
@@ -105,7 +106,7 @@ def given_known(
     question: KnownQuestion,
     request: Request,
     kept: Sequence[Kept],
-    remembered: Remembered,
+    remembered: SandboxAnswers,
     moment: str,
     amount: Fraction,
 ) -> Given | None:
@@ -199,7 +200,7 @@ def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, .
 
 
 def _gap(
-    question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: Remembered
+    question: KnownQuestion, whole: Request, how: Match, uses: Sequence[Usable], remembered: SandboxAnswers
 ) -> Gap | None:
     """Returns what the columns' components lack; None where several columns are only told apart together."""
     uses = [use for use in uses if not use.joins]
@@ -217,7 +218,7 @@ def _gap(
     return Gap(sizes, _known(axes, places, uses, remembered), np.array(found))
 
 
-def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: Remembered) -> FloatArray:
+def _known(axes: Axes, places: Sequence[int], uses: Sequence[Usable], remembered: SandboxAnswers) -> FloatArray:
     """Returns what is known of each component from whatever was measured cell by cell; other shapes are left out."""
     known = np.zeros(1 << len(places))
     plain = [use for use in uses if use.kept.name != PLANNED and is_cellwise(use)]

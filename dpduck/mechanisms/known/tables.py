@@ -113,7 +113,7 @@ def _quantities_of(question: KnownQuestion, one: Kept, number: int, table: Measu
     if name in known and one.released_at:
         return known[name]
     own: dict[Same, _Quantity] = {}
-    for same, weights, seen in _of_table(question, one, number, table):
+    for same, weights, seen in _of_table(question, one, table):
         before = own.get(same)
         if before is None or np.count_nonzero(weights) > np.count_nonzero(before[1]):
             own[same] = same, weights, seen  # of two sums that share their noises the one of more parts
@@ -134,7 +134,7 @@ def _domain_of(question: KnownQuestion, sql: str) -> str:
     return known[sql]
 
 
-def _of_table(question: KnownQuestion, one: Kept, number: int, table: MeasuredTable) -> Iterator[_Quantity]:
+def _of_table(question: KnownQuestion, one: Kept, table: MeasuredTable) -> Iterator[_Quantity]:
     measured = one.measured
     filters, conditions, seen = set[str](), set[str](), list[Condition]()
     keys = measured.keys_of(table).values()

@@ -23,7 +23,6 @@ from dpduck.kernel.counting.unit_facts import UnitFacts
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.select.request import Aggregate, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen
-from dpduck.mechanisms.cubes.measure import CubeProposal
 from dpduck.mechanisms.cubes.measures import Measure, Measures, Use, contribution_of
 from dpduck.mechanisms.cubes.plan import amount_of, noise_of, planned, plans_at
 from dpduck.mechanisms.cubes.weighed import bounds, weighed_measures
@@ -147,7 +146,7 @@ def _refusal() -> Refusal:
 def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
     """Returns SQL with exact facts of a statement. facts_of: reads rows, as a job describes them."""
     facts = _read(check, facts_of)
-    found = [*_about_rows(check, facts), *_by_rows(check, facts)]
+    found = [*_about_rows(facts), *_by_rows(check, facts)]
     if check.weighs:
         found += [*_norms(check, facts), *_by_norm(check, facts), *_by_sum_norm(check, facts)]
     else:
@@ -190,7 +189,7 @@ def _place(part: float, units: int) -> int:
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 
-def _about_rows(check: StatementCheck, facts: Facts) -> Iterator[Found]:
+def _about_rows(facts: Facts) -> Iterator[Found]:
     rows, units = float(facts.every.added[0].sum()), facts.every.added.shape[1]
     yield Found("rows of this statement", rows, "after joins, WHERE and domains; MAX ROWS comes next")
     yield Found("privacy units of this statement", units)
@@ -347,10 +346,10 @@ def _counted(check: StatementCheck, added: FloatArray) -> list[float]:
 def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) -> list[float | None]:
     """Returns the standard error of each aggregate. rows: of each, spread evenly over the cells for averages."""
     request = replace(check.request, question=replace(check.request.question, treatment=treatment))
-    proposal = CubeProposal(plans_at(request, noise_of(request), amount_of(request)), ())
+    plan = plans_at(request, noise_of(request), amount_of(request))
     errors = list[float | None]()
     for place, (one, _) in enumerate(check.aggregates):
-        line = foreseen(proposal, max(1, round(rows[place])) if one.curved else None)[place]
+        line = foreseen(plan, max(1, round(rows[place])) if one.curved else None)[place]
         errors.append(line.typical if line.worst is None else line.worst)
     return errors
 

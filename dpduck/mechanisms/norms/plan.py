@@ -21,14 +21,14 @@ from typing import Any
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.integers import LARGEST_VARIANCE
-from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.kernel.queries.tables import Table
 from dpduck.language.select.request import VARIANCES, Operand, Question, Request, Treatment
 from dpduck.mechanisms.cubes.describe import foreseen, shortened
-from dpduck.mechanisms.cubes.measure import CubeProposal, scans_of
+from dpduck.mechanisms.cubes.measure import scans_of
 from dpduck.mechanisms.cubes.measures import Measure, Use, contribution_of
 from dpduck.mechanisms.cubes.plan import CubePlan, amount_of, measured_plan, plans_at
 from dpduck.mechanisms.cubes.recover import error_laws, wholes
@@ -38,8 +38,9 @@ from dpduck.mechanisms.mechanism import Columns
 from dpduck.mechanisms.norms.centers import CenterSearch, center_search
 from dpduck.mechanisms.prices import AggregateError
 from dpduck.mechanisms.release import ReleaseHeader
-from dpduck.mechanisms.released_rows import released_columns
+from dpduck.mechanisms.released_rows import released_cells, released_columns
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.plan import noisy_queries
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
@@ -146,13 +147,12 @@ class NoisySum:
 
 @dataclass(frozen=True)
 class Found:
-    """The norms that were found, and the noisy tables at these norms, a list for each measure.
+    """The plan at the norms that were found, and the noisy tables at these norms, a list for each measure.
 
     totals: in parts of 1/FULL. sums: of all rows. Both are by measure.
     """
 
     plan: CubePlan
-    squared: tuple[int, ...]
     tables: tuple[tuple[tuple[IntegerArray, ...], ...], ...]
     totals: Mapping[int, NoisySum]
     sums: Mapping[int, NoisySum]
@@ -277,8 +277,7 @@ def _total(shape: CubePlan, place: int, job: CountingJob, price: Fraction) -> To
 def _sum(place: int, job: CountingJob, price: Fraction) -> Ask[tuple[IntegerArray, ...]]:
     """Returns the ask for the sum of all rows, whatever their units: its noise goes by MAX ROWS."""
     bound, scan = job.unit_bounds[place], Scan(job, job.unit_bounds[place], range(place, place + 1))
-    noise = Noise(NoiseKind.GAUSSIAN, Fraction(bound * bound) / (2 * price * LEFT_OUT))
-    return Ask(scan, Table(KroneckerQuery((), ())), noise)
+    return Ask(scan, Table(KroneckerQuery((), ())), noise_for(NoiseKind.GAUSSIAN, price * LEFT_OUT, bound))
 
 
 def _search(
@@ -324,8 +323,7 @@ def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:
 
 def norm_header(proposal: NormProposal) -> ReleaseHeader:
     """Describes the release before anything is counted. Its laws are those of the shape, until norms are found."""
-    question = proposal.request.question
-    rows = sum(prod(question.released_sizes[key] for key in chosen) for chosen in question.grouping_sets)
+    rows = sum(released_cells(proposal.request.question))
     found = "norms found in the statement" if proposal.searches else "norms and totals"
     mechanism = f"{proposal.shape.chance}, {found}"
     return ReleaseHeader(proposal.request, mechanism, "I, norms not found yet", error_laws(proposal.shape), rows)
@@ -389,7 +387,7 @@ def _by_rows(request: Request) -> str:
     """Names the standard errors of the same answers where noise goes by rows, if none depends on the rows."""
     question = replace(request.question, treatment=Treatment())
     plan = plans_at(replace(request, question=question), NoiseKind.GAUSSIAN, amount_of(request))
-    lines = foreseen(CubeProposal(plan, ()), None)
+    lines = foreseen(plan, None)
     known = [shortened(error) for line in lines if (error := line.worst or line.typical)]
     return f", with errors of {', '.join(known)}" if len(known) == len(lines) else ""
 
@@ -401,7 +399,7 @@ def _foretold(request: Request) -> str:
     tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []
     for norm in tried:
         plan = at_norms(request, [int(norm * one.measure.bound) ** 2 for one in bare.measures])
-        lines = foreseen(CubeProposal(plan, ()), None)
+        lines = foreseen(plan, None)
         rows.append(max(line.worst or 0.0 for line in lines))
     listed = ", ".join(f"{float(norm):g}" for norm in tried)
     return f"; at a norm of {listed} it is {', '.join(map(shortened, rows))}"

@@ -24,6 +24,7 @@ from dpduck.mechanisms.norms.plan import Found, NoisySum, NormProposal, Search, 
 from dpduck.mechanisms.norms.totals import widened
 from dpduck.mechanisms.release import ReleasedTable
 from dpduck.mechanisms.released_rows import released_columns, released_rows
+from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.plan import noisy_queries
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
@@ -51,7 +52,7 @@ def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> Found:
         tables.append(tuple(door.tables(asks)))
     totals = {place: _total(one, door) for place, one in proposal.totals.items()}
     sums = {place: _of_one_cell(ask, door) for place, ask in proposal.sums.items()}
-    return Found(plan, tuple(one.measure.squared_norm for one in plan.measures), tuple(tables), totals, sums)
+    return Found(plan, tuple(tables), totals, sums)
 
 
 def _about(search: Search, measure: Measure, beside: tuple[Contribution, ...]) -> Search:
@@ -65,8 +66,8 @@ def _total(asked: TotalAsks, door: Door) -> NoisySum:
     """Finds the norm of a total, and measures the total at it."""
     norm = 1 << found_level(asked.search, door)
     job = replace(asked.job, aggregates=(replace(asked.job.aggregates[0], norm=norm),))
-    (bound,), price = job.unit_bounds, door.left(asked.answer)
-    ask = Ask(Scan(job, bound), WHOLE, Noise(NoiseKind.GAUSSIAN, bound * bound / (2 * price)))
+    (bound,) = job.unit_bounds
+    ask = Ask(Scan(job, bound), WHOLE, noise_for(NoiseKind.GAUSSIAN, door.left(asked.answer), bound))
     door.admit(ask, asked.answer)
     return _of_one_cell(ask, door)
 
@@ -111,7 +112,7 @@ def recover_norms(proposal: NormProposal, found: Found, tools: Tools) -> Release
     if treatment.widens:
         answers = [widened(found, number, answer) for number, answer in enumerate(answers)]
     rows = released_rows(request, answers, whole, tools.box)
-    norms = ", ".join(f"{_in_units(found.plan, number):.6g}" for number in range(len(found.squared)))
+    norms = ", ".join(f"{_in_units(found.plan, number):.6g}" for number in range(len(found.plan.measures)))
     columns = released_columns(request, whole)
     together = covariances_text(found.plan)
     return ReleasedTable(columns, rows, together, laws=error_laws(found.plan), strategy=f"I, norms {norms}")

@@ -1,12 +1,13 @@
 """Projections, histograms and sessions over sparse keys."""
 
+from dpduck.kernel.queries.projections import Projected
 from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.sparse import projection, session
 from dpduck.mechanisms.sparse.describe import explained
 from dpduck.mechanisms.sparse.request import SparseRequest
 
-PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionProposal, projection.Projected](
+PROJECTIONS = Mechanism[SparseRequest, projection.ProjectionProposal, Projected](
     name=PROJECTION,
     serves=lambda question: isinstance(question, SparseRequest) and question.kind == PROJECTION,
     plan=projection.propose_projection,

@@ -8,15 +8,11 @@ from math import log, sqrt
 from dpduck.mechanisms.sparse.projection import ProjectionPlan, guessed_second_moment, projection_plan
 from dpduck.mechanisms.sparse.request import SparseRequest
 from dpduck.mechanisms.sparse.session import Declared, SessionPlan, session_plan
-from dpduck.store.tables import Value, rows_sql
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
-COLUMNS = (
-    ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
-    ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
-    ("note", "VARCHAR"), ("predicted_error", "DOUBLE"),
-)  # fmt: skip
+COLUMNS = (*EXPLAINED[:-1], ("predicted_error", "DOUBLE"))
 SMALLEST = "smallest predicted error; "
 
 

@@ -36,12 +36,11 @@ def require_type(name: str, type_name: str) -> None:
         )
 
 
-def require_collation(name: str, collation: str) -> None:
+def require_collation(part: KeyPart) -> None:
     """Refuses collations whose classes of equal texts have no function that names them."""
-    unknown = [rule for rule in collation.lower().split(".") if rule and rule not in FOLDS]
-    if unknown:
+    if not set(part.folds) <= set(FOLDS):
         raise Refusal(
-            f"the column {name!r} compares texts by the collation {collation!r}",
+            f"the column {part.name!r} compares texts by the collation {part.collation!r}",
             accepted="a column without COLLATE, or with NOCASE or NOACCENT",
         )
 

@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, log, prod, sqrt
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dpduck.algebra.hashing import SIGNS, words_for
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, Scan
-from dpduck.kernel.queries.projections import Projection
+from dpduck.kernel.queries.projections import Projected, Projection
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.values.accounting import sigma2_of
-from dpduck.values.arrays import IntegerArray
+from dpduck.strategies.budgets import kind_and_amount, noise_for
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
@@ -35,14 +32,13 @@ USUAL_ROWS_OF_TABLE = 10**5
 
 @dataclass(frozen=True)
 class ProjectionPlan:
-    """rows: T. parameter: sigma^2 of Gaussian noise, the scale of Laplace noise, of each released integer.
+    """rows: T. noise: of each released integer.
 
     noise_quantile, distortion_quantile: standard errors that none of the declared queries exceeds.
     """
 
     rows: int
-    noise: NoiseKind
-    parameter: Fraction
+    noise: Noise
     noise_quantile: float
     distortion_quantile: float
 
@@ -54,7 +50,8 @@ class ProjectionPlan:
     @property
     def noise_variance(self) -> float:
         """Returns the variance of the noise of one released row, from above."""
-        return float(self.parameter) if self.noise is NoiseKind.GAUSSIAN else 2.0 * float(self.parameter) ** 2
+        parameter = float(self.noise.parameter)
+        return parameter if self.noise.kind is NoiseKind.GAUSSIAN else 2.0 * parameter**2
 
     def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
         """Returns standard error of a query with this |q|^2 over data with this F and this answer."""
@@ -75,32 +72,29 @@ def plan_projection(
     >>> plan_projection(Charge.pure(Fraction(1)), 1, 64, 1000, Fraction(1, 20), 1e6, None).rows
     1012
     """
-    gaussian = charge.epsilon is None
+    kind, amount = kind_and_amount(charge)
     chances = log(4 * queries / float(beta))
     far = distortion_quantile(queries, float(beta))
     near = sqrt(2 * chances)
     if rows is None:
-        if gaussian:
-            wanted = 4 * second_moment * float(charge.rho) / unit_bound**2 * (far / near) ** 2
+        if kind is NoiseKind.GAUSSIAN:
+            wanted = 4 * second_moment * float(amount) / unit_bound**2 * (far / near) ** 2
         else:
-            wanted = sqrt(second_moment) * float(charge.epsilon or 0) / unit_bound * far / near
+            wanted = sqrt(second_moment) * float(amount) / unit_bound * far / near
         rows = min(MOST_ROWS, max(FEWEST_ROWS, ceil(wanted)))
     if not 1 <= rows <= MOST_ROWS:
         raise Refusal(f"a projection of {rows} rows", accepted=f"rows from 1 to {MOST_ROWS}")
-    if gaussian:
-        parameter = sigma2_of(charge.rho, Fraction(rows * unit_bound**2))
-        return ProjectionPlan(rows, NoiseKind.GAUSSIAN, parameter, near, far)
-    scale = Fraction(rows * unit_bound) / (charge.epsilon or Fraction(1))
-    return ProjectionPlan(rows, NoiseKind.LAPLACE, scale, near + chances * sqrt(sparsity / (2 * rows)), far)
+    near += 0.0 if kind is NoiseKind.GAUSSIAN else chances * sqrt(sparsity / (2 * rows))
+    return ProjectionPlan(rows, noise_for(kind, amount, rows * unit_bound, rows * unit_bound**2), near, far)
 
 
-def distortion_quantile(queries: int, beta: float, independence: int = INDEPENDENCE) -> float:
+def distortion_quantile(queries: int, beta: float) -> float:
     """Returns the least of (mu_p 2 k / beta)^(1/p) over even p up to r/2.
 
     >>> round(distortion_quantile(10**6, 0.05), 2)
     7.4
     """
-    bounds = [float((prod(range(1, p, 2)) * 2 * queries / beta) ** (1 / p)) for p in range(2, independence // 2 + 1, 2)]
+    bounds = [float((prod(range(1, p, 2)) * 2 * queries / beta) ** (1 / p)) for p in range(2, INDEPENDENCE // 2 + 1, 2)]
     return min(bounds)
 
 
@@ -110,7 +104,6 @@ def guessed_second_moment(rows_of_table: int | None, heaviest: int | None) -> fl
     return float(rows) * float(heaviest or ceil(sqrt(rows)))
 
 
-Projected = tuple[NDArray[np.uint64], IntegerArray]
 COLUMNS = (("word", "INTEGER"), ("coefficients", "BIGINT[]"), ("released", "BIGINT[]"))
 
 
@@ -144,14 +137,14 @@ def propose_projection(sparse: SparseRequest) -> ProjectionProposal:
     """Returns the plan of a projection."""
     plan = projection_plan(sparse)
     query = Projection(plan.rows, plan.words, INDEPENDENCE)
-    return ProjectionProposal(sparse.request, plan, Ask(key_scan(sparse), query, Noise(plan.noise, plan.parameter)))
+    return ProjectionProposal(sparse.request, plan, Ask(key_scan(sparse), query, plan.noise))
 
 
 def projection_header(proposal: ProjectionProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
     plan = proposal.plan
     return ReleaseHeader(
-        proposal.request, f"{plan.noise.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
+        proposal.request, f"{plan.noise.kind.value}, projection of {plan.rows} rows", "projection", most_rows=plan.rows
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, exp, log, sqrt
 
@@ -28,11 +28,11 @@ from dpduck.kernel.queries.later import Within
 from dpduck.kernel.queries.sessions import UNITS, GateLaw, SparseVector
 from dpduck.language.select.request import Request
 from dpduck.language.statements.kinds import HISTOGRAM, SESSION
-from dpduck.mechanisms.mechanism import Tools
+from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
 from dpduck.mechanisms.sparse.projection import USUAL_ROWS_OF_TABLE, key_scan
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.values.accounting import sigma2_of
+from dpduck.strategies.budgets import kind_and_amount, noise_for, uniform_parameter
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
@@ -76,9 +76,8 @@ class Declared:
 
 def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
     """Returns the variance or scale of the noisy number of rows, the first thing that a session measures."""
-    if charge.epsilon is None:
-        return Fraction(unit_bound**2) / (2 * charge.rho * TOTAL_SHARE)
-    return Fraction(unit_bound) / (charge.epsilon * TOTAL_SHARE)
+    noise, amount = kind_and_amount(charge)
+    return uniform_parameter(noise, 1, amount * TOTAL_SHARE, unit_bound)
 
 
 def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
@@ -126,12 +125,7 @@ def _widened(plan: SessionPlan, alpha: float) -> SessionPlan:
             f"at this price no session with so many updates answers within alpha = {alpha:g}",
             accepted=f"alpha of at least {plan.alpha:.6g}, or fewer updates",
         )
-    old = plan.law
-    law = GateLaw(
-        old.updates, old.unit_bound, old.threshold + int(slack * UNITS), old.threshold_scale, old.question_scale,
-        old.noise, old.parameter, old.total_parameter,
-    )  # fmt: skip
-    return SessionPlan(law, alpha, plan.measured, plan.slots, plan.total)
+    return replace(plan, law=replace(plan.law, threshold=plan.law.threshold + int(slack * UNITS)), alpha=alpha)
 
 
 def _with_updates(
@@ -145,15 +139,14 @@ def _shared(
     charge: Charge, unit_bound: int, declared: Declared, total: float, updates: int, share: float, lasting: bool
 ) -> SessionPlan:
     """Returns the plan in which this share of an update's price goes to the gate."""
-    step = unit_bound * UNITS
+    (noise, amount), step = kind_and_amount(charge), unit_bound * UNITS
+    once = float(amount * (1 - TOTAL_SHARE)) / updates
     near, far = log(8 * updates / declared.beta), log(8 * declared.queries / declared.beta)
-    if charge.epsilon is None:
-        once = float(charge.rho * (1 - TOTAL_SHARE)) / updates
+    if noise is NoiseKind.GAUSSIAN:
         gate = sqrt(2 * share * once)
         parameter = ceil(step**2 / (2 * (1 - share) * once) * ABOVE)
         measured = sqrt(2 * parameter * near)
     else:
-        once = float(charge.epsilon * (1 - TOTAL_SHARE)) / updates
         gate = share * once
         parameter = ceil(step / ((1 - share) * once) * ABOVE)
         measured = parameter * near
@@ -164,7 +157,6 @@ def _shared(
     if lasting and updates < declared.queries:
         gap = max(gap, gap_for(total, updates, declared.sparsity) * UNITS)
     threshold = ceil(gap + question_scale * far)
-    noise = NoiseKind.GAUSSIAN if charge.epsilon is None else NoiseKind.LAPLACE
     law = GateLaw(
         updates, unit_bound, threshold, Fraction(threshold_scale), Fraction(question_scale), noise, Fraction(parameter),
         total_parameter(charge, unit_bound),
@@ -257,14 +249,6 @@ def secret_name(digest: str) -> str:
     return f"sparse {digest}"
 
 
-def histogram_noise(sparse: SparseRequest) -> Noise:
-    """Returns the noise that the price buys for every key at once; refused where it cannot be drawn."""
-    charge, bound = sparse.request.price.charge, sparse.request.rows.unit_bound
-    if charge.epsilon is None:
-        return Noise(NoiseKind.GAUSSIAN, sigma2_of(charge.rho, Fraction(bound**2)))
-    return Noise(NoiseKind.LAPLACE, Fraction(bound) / charge.epsilon)
-
-
 def session_plan(sparse: SparseRequest, total: float | None = None) -> SessionPlan:
     """Returns the plan of a session; before it is made, with the public guess of the number of rows."""
     options = sparse.options
@@ -279,40 +263,32 @@ def _facts(values: dict[str, object]) -> ReleasedTable:
     return ReleasedTable(FACTS, pa.table({"facts": pa.array([text], pa.string())}))
 
 
-@dataclass(frozen=True)
-class HistogramProposal:
-    """A histogram over an unbounded universe, and what will leave."""
-
-    sparse: SparseRequest
-    noise: Noise
-    ask: Ask[bytes]
-
-    @property
-    def request(self) -> Request:
-        """Returns the rows and the price."""
-        return self.sparse.request
+HistogramProposal = OneAsk[SparseRequest, bytes]
+"""A histogram over an unbounded universe. Its noise is what the price buys for every key at once."""
 
 
 def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
-    """Returns the plan of a histogram."""
-    noise = histogram_noise(sparse)
-    return HistogramProposal(sparse, noise, Ask(key_scan(sparse), EveryKey(), noise))
+    """Returns the plan of a histogram; refused where its noise cannot be drawn."""
+    noise = noise_for(*kind_and_amount(sparse.request.price.charge), sparse.request.rows.unit_bound)
+    return HistogramProposal(sparse.request, sparse, Ask(key_scan(sparse), EveryKey(), noise))
 
 
 def histogram_header(proposal: HistogramProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
-    return ReleaseHeader(proposal.request, f"{proposal.noise.kind.value}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
+    noise = proposal.ask.law.kind.value
+    return ReleaseHeader(proposal.request, f"{noise}, lazy histogram; {COMPUTATIONAL}", HISTOGRAM)
 
 
 def open_histogram(proposal: HistogramProposal, door: Door, tools: Tools) -> None:
     """Noise of the keys that have rows, a fresh secret for all others."""
-    tools.secrets.put(secret_name(proposal.sparse.digest()), door.answer(proposal.ask))
+    tools.secrets.put(secret_name(proposal.plan.digest()), door.answer(proposal.ask))
     tools.steps("after the secret")
 
 
 def histogram_facts(proposal: HistogramProposal, nothing: None, tools: Tools) -> ReleasedTable:
     """Returns its public facts."""
-    return _facts({"noise": proposal.noise.kind.name, "spread": proposal.noise.parameter})
+    noise = proposal.ask.law
+    return _facts({"noise": noise.kind.name, "spread": noise.parameter})
 
 
 @dataclass(frozen=True)

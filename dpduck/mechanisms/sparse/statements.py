@@ -358,13 +358,13 @@ def with_collations(sparse: SparseRequest, cursor: duckdb.DuckDBPyConnection) ->
     keys = []
     for key in sparse.keys:
         collation = collation_of(cursor, sparse.table, key.name) if key.type_name == "VARCHAR" else ""
-        require_collation(key.name, collation)
+        keys.append(replace(key, collation=collation))
+        require_collation(keys[-1])
         if collation and sparse.kind == PROJECTION:
             raise Refusal(
                 f"the column {key.name!r} has a collation, of which a projection knows nothing",
                 accepted="a column without COLLATE, or a private histogram",
             )
-        keys.append(replace(key, collation=collation))
     return replace(sparse, keys=tuple(keys))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dpduck.mechanisms.sparse.keys import KeyPart
 from dpduck.mechanisms.sparse.request import SparseRequest
-from dpduck.store.cursors import OpenCursor
+from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.values.errors import InternalError
 from dpduck.values.quoting import quote_identifier
 
@@ -162,10 +162,9 @@ class SparseStore:
                 "updates": pa.array([one.updates for one in answers.values()], pa.int64()),
             }
         )
-        with self._open_cursor() as cursor:
+        with transaction(self._open_cursor) as cursor:
             cursor.register("dpduck_changed", changed)
             cursor.register("dpduck_given", given)
-            cursor.execute("BEGIN")
             if len(weights):
                 cursor.execute(
                     f"DELETE FROM {self._schema}.session_weights WHERE digest = ? AND (high, low) IN "
@@ -178,15 +177,13 @@ class SparseStore:
             cursor.execute(
                 f"INSERT INTO {self._schema}.session_states VALUES (?, ?, ?, ?)", [digest, updates, scale, commits]
             )
-            cursor.execute("COMMIT")
 
     def released(self, digest: str, keys: Sequence[int], values: Sequence[int]) -> list[int]:
         """Returns the first released values of these keys of a histogram; new ones are stored with `values`."""
         once = dict(zip(keys, values, strict=True))
         wanted = _key_table(dict.fromkeys(once, 0.0)).set_column(2, "value", pa.array(list(once.values()), pa.int64()))
-        with self._open_cursor() as cursor:
+        with transaction(self._open_cursor) as cursor:
             cursor.register("dpduck_wanted", wanted)
-            cursor.execute("BEGIN")
             cursor.execute(
                 f"INSERT INTO {self._schema}.histogram_values SELECT $1, * FROM dpduck_wanted ANTI JOIN "
                 f"(SELECT high, low FROM {self._schema}.histogram_values WHERE digest = $1) USING (high, low)",
@@ -197,7 +194,6 @@ class SparseStore:
                 "JOIN dpduck_wanted USING (high, low) WHERE digest = ?",
                 [digest],
             ).fetchall()
-            cursor.execute("COMMIT")
         found = {_key(high, low): int(value) for high, low, value in rows}
         return [found[key] for key in keys]
 

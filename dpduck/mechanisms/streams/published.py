@@ -166,8 +166,7 @@ def _answer(cube: CubePlan, one: Aggregate, use: Use, about: _About) -> _Answer:
     for tables, variance in zip(about.tables[use.measure], plan_of(measured).variances, strict=True):
         spread = np.repeat(about.squares[:, None] * variance, tables[0].shape[1], axis=1)
         if use.weights:
-            size = float(sum(weight * weight for weight in use.weights))
-            parts.append([weighted(use.weights, tables).reshape(spread.shape), np.sqrt(spread * size)])
+            parts.append([weighted(use.weights, tables).reshape(spread.shape), np.sqrt(spread * use.size)])
             continue
         found = curved(cube, one, measured, [table.ravel() for table in tables], spread.ravel())
         listed = (found.estimates, found.stderrs, found.lows[SHOWN_LEVEL], found.highs[SHOWN_LEVEL])

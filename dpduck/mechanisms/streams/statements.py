@@ -140,7 +140,7 @@ class Streams:
             ])  # fmt: skip
         return rows_sql(LISTED, rows)
 
-    def difference(self, argument: str, caller: Caller) -> str:
+    def difference(self, argument: str) -> str:
         """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
         return difference(self.store, self.releases, self.ledger, argument)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +13,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.queries.stream_state import Recorded, StreamShape, StreamState, refused
 from dpduck.kernel.rows import reader
 from dpduck.mechanisms.certificate import versions_text
-from dpduck.store.cursors import OpenCursor
+from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.store.releases import STREAM, ReleaseStore, StoredRelease
 from dpduck.store.twin_files import TwinFiles
 from dpduck.values.errors import StoreError
@@ -109,12 +110,10 @@ class StreamStore:
 
     def drop(self, named: Named) -> None:
         """Takes a stream away, and its table."""
-        with self._open_cursor() as cursor:
-            cursor.execute("BEGIN")
+        with transaction(self._open_cursor) as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.streams WHERE nonce = ?", [named.nonce])
             cursor.execute(f"DELETE FROM {self._schema}.releases WHERE name = ? AND kind = 'view'", [named.name])
             cursor.execute(f"DROP TABLE IF EXISTS {self._releases.table_sql(named.name)}")
-            cursor.execute("COMMIT")
 
 
 def new_nonce() -> str:
@@ -145,23 +144,25 @@ def recorded(ledger: Ledger, named: Named) -> Recorded:
     """Returns the last version of a stream that was published, by the ledger's chain; none after an older copy was
     adopted: its answers may have been other ones.
     """
-    last = Recorded(0, "")
-    for entry in ledger.entries():
-        if entry.id > named.entry and entry.mechanism == ADOPTED:
-            raise StoreError(
-                "an older copy of the store was adopted since this stream was made, and what it published may be other "
-                "than what is known here; accepted: DROP PRIVATE STREAM, and CREATE, which pays again"
-            )
-        found = _VERSION.search(entry.statement) if entry.mechanism == REFRESHED else None
-        if found is not None and found[3] == named.nonce:
-            last = Recorded(int(found[2]), found[4])
-    return last
+    entries = ledger.entries()
+    if any(entry.id > named.entry and entry.mechanism == ADOPTED for entry in entries):
+        raise StoreError(
+            "an older copy of the store was adopted since this stream was made, and what it published may be other "
+            "than what is known here; accepted: DROP PRIVATE STREAM, and CREATE, which pays again"
+        )
+    versions = _refreshes(entries, named)
+    return Recorded(int(versions[-1][2]), versions[-1][4]) if versions else Recorded(0, "")
 
 
 def closings(ledger: Ledger, named: Named) -> list[int]:
     """Returns how many periods had closed at each refresh, in order."""
-    found = (_VERSION.search(entry.statement) for entry in ledger.entries() if entry.mechanism == REFRESHED)
-    return [int(one[1]) for one in found if one is not None and one[3] == named.nonce]
+    return [int(one[1]) for one in _refreshes(ledger.entries(), named)]
+
+
+def _refreshes(entries: Sequence[LedgerEntry], named: Named) -> list[re.Match[str]]:
+    """Returns what the ledger says of each refresh of a stream, in order."""
+    found = (_VERSION.search(entry.statement) for entry in entries if entry.mechanism == REFRESHED)
+    return [one for one in found if one is not None and one[3] == named.nonce]
 
 
 def version_text(named: Named, closed: int, version: int, seal: str) -> str:

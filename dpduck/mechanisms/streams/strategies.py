@@ -32,6 +32,7 @@ from dpduck.mechanisms.cubes.recover import is_whole
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.streams.plan import StreamRequest
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Measurement, Plan, marginal_query
 from dpduck.strategies.time_axis import (
@@ -45,7 +46,6 @@ from dpduck.strategies.time_axis import (
     variances,
 )
 from dpduck.strategies.variance import least_squares_variances
-from dpduck.values.accounting import sigma2_of
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, StoreError
 
@@ -194,10 +194,8 @@ def _parts(stream: StreamRequest, axis: TimeAxis) -> tuple[Part, ...]:
         price, bounds = amount * measure.share, _bounds(stream, measure)
         bound = bounds.all_cells
         if len(stream.request.question.grouping_sets) == 1:
-            gaussian = kind is NoiseKind.GAUSSIAN
             squared = bounds.squared if axis.factor.asks_single_cells else bound * bound
-            moved = Fraction(squared * l2_squared)
-            parameter = sigma2_of(price, moved) if gaussian else Fraction(bound * l1) / price
+            parameter = noise_for(kind, price, bound * l1, squared * l2_squared).parameter
             found.append(Part(_form(measure), CELLS, ((None, "", parameter),)))
             continue
         norm, reach = (
@@ -299,7 +297,7 @@ def _planned(stream: StreamRequest, axis: TimeAxis) -> StreamPlan:
     told = []
     for name, number in stream.shown:
         use, found = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
-        size = float(sum(weight * weight for weight in use.weights)) if len(question.grouping_sets) == 1 else 0.0
+        size = use.size if len(question.grouping_sets) == 1 else 0.0
         told.append(Told(name, size * found.variances[0], float(max(map(abs, use.weights), default=0))))
     return replace(plan, told=tuple(told))
 
@@ -316,10 +314,9 @@ def _row(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> list[Value]:
     total, errors = 0.0, dict[str, FloatArray]()
     for name, number in stream.shown:
         use, found = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
-        size = float(sum(weight * weight for weight in use.weights))
-        total += size * float(over_time.sum()) * float(np.dot(found.variances, cells))
+        total += use.size * float(over_time.sum()) * float(np.dot(found.variances, cells))
         if use.weights:
-            errors[name] = np.sqrt(size * max(found.variances) * over_time)
+            errors[name] = np.sqrt(use.size * max(found.variances) * over_time)
     price, at = request.price, [period for period in _SHOWN if period <= stream.periods]
     first = next(iter(errors.values()), np.sqrt(plan.noise.variance * over_time))
     said = [", ".join(f"{of[period - 1]:.3g}" for period in at) for of in errors.values() or [first]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import sqrt
 
+from dpduck.kernel.queries.sketches import Sketched
 from dpduck.language.select.request import Request
 from dpduck.mechanisms.mechanism import Mechanism, answer_of
 from dpduck.mechanisms.summaries.measure import (
     FITTED,
     SKETCH_COLUMNS,
     Drawn,
-    Sketched,
     SketchProposal,
     SummaryProposal,
     contribution_of,
@@ -28,7 +28,7 @@ from dpduck.mechanisms.summaries.measure import (
 )
 from dpduck.mechanisms.summaries.plan import SUBSETS, SummaryDesign
 from dpduck.mechanisms.summaries.recover import summary_columns
-from dpduck.store.tables import Value, rows_sql
+from dpduck.store.tables import EXPLAINED, Value, rows_sql
 
 # dp_explain of a summary: every method with its predicted size and errors; it spends nothing.
 
@@ -41,11 +41,7 @@ def summary_listing(request: Request, proposal: object = None) -> str:
     total_variance and worst_stderr: of a random cell, in all and in one. cells: predicted rows. error_10, error_1000,
     error_100000: predicted root mean squared errors of sums over so many random cells (at most the domain's).
     """
-    columns = [
-        ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
-        ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
-        ("note", "VARCHAR"), ("seconds", "DOUBLE"), *((f"error_{subset}", "DOUBLE") for subset in SUBSETS),
-    ]  # fmt: skip
+    columns = [*EXPLAINED, *((f"error_{subset}", "DOUBLE") for subset in SUBSETS)]
     sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
     designs = summary_candidates(request) if request.price.charge.epsilon is not None else []
     rows = [_row(request, design, chosen=number == 0 and not sketch_asked) for number, design in enumerate(designs)]

@@ -19,11 +19,11 @@ from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.sketches import PRIME, Sketch, SketchHashes
+from dpduck.kernel.queries.sketches import PRIME, Sketch, Sketched, SketchHashes
 from dpduck.kernel.queries.summaries import Layers, NoisySummary
 from dpduck.kernel.queries.tables import Total
-from dpduck.language.rows.compiled import written
 from dpduck.language.select.request import Request, Summary
+from dpduck.mechanisms.cubes import measures
 from dpduck.mechanisms.jobs import counting_job
 from dpduck.mechanisms.mechanism import OneAsk, Tools
 from dpduck.mechanisms.release import ReleasedTable, ReleaseHeader
@@ -47,9 +47,8 @@ from dpduck.mechanisms.summaries.recover import (
     with_priorities,
 )
 from dpduck.store.sandbox import sandbox
+from dpduck.strategies.budgets import noise_for
 from dpduck.strategies.recovery.intervals import ErrorLaw, law_of
-from dpduck.values.accounting import sigma2_of
-from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, Refusal
 
 CHECKED = ("filter", "filter_one_sided", "filter_priority")
@@ -83,11 +82,7 @@ def radix_of(request: Request, axes: Axes) -> MixedRadix:
 def contribution_of(request: Request) -> Contribution:
     """Returns the contribution of a row to its cell: 1, or its value in integer units."""
     (aggregate,) = request.question.aggregates
-    operand = aggregate.operand
-    if operand is None:
-        return Contribution(written(aggregate.condition))
-    steps = int((operand.high - operand.low) / operand.step)
-    return Contribution(written(aggregate.condition), "sum", written(operand.sql), operand.low, operand.high, steps)
+    return measures.contribution_of(measures.own_measure(aggregate, chosen=False))
 
 
 def unit_bound(request: Request) -> int:
@@ -125,12 +120,6 @@ def in_units(request: Request) -> Summary:
     return replace(summary, theta=theta, tau=tau, expect_rows=guess)
 
 
-def total_scale(request: Request) -> Fraction | None:
-    """Returns the scale of the noise of the total, None where it is not asked for."""
-    share = asked_summary(request).total_epsilon
-    return None if share is None else unit_bound(request) / share
-
-
 def has_parents(summary: Summary, axes: Axes) -> bool:
     """Tells whether nodes without parents are dropped."""
     return summary.consistent and any(axis is not None and axis.shape == "dyadic" for axis in axes)
@@ -140,7 +129,7 @@ def sketch_design(request: Request) -> SketchDesign:
     """Returns the sketch that is asked for, or could be."""
     axes = axes_of(request)
     if request.price.charge.epsilon is None:
-        once = Noise(NoiseKind.GAUSSIAN, sigma2_of(request.price.charge.rho, Fraction(request.rows.unit_bound**2)))
+        once = noise_for(NoiseKind.GAUSSIAN, request.price.charge.rho, request.rows.unit_bound)
     else:
         once = Noise(NoiseKind.LAPLACE, noise_scale(request, axes))
     return designed_sketch(asked_summary(request), radix_of(request, axes).cells, once)
@@ -148,25 +137,23 @@ def sketch_design(request: Request) -> SketchDesign:
 
 @dataclass(frozen=True)
 class SummaryProposal:
-    """A noisy summary: the method, chosen by public numbers, and what will leave."""
+    """A noisy summary: the method, chosen by public numbers, and what will leave. query: of the layers."""
 
     request: Request
-    axes: Axes
-    radix: MixedRadix
+    query: Layers
     design: SummaryDesign
-    total_scale: Fraction | None
     layers: Ask[NoisySummary]
     total: Ask[int] | None
 
 
 def propose_summary(request: Request) -> SummaryProposal:
     """Returns the plan of a summary that is not a sketch."""
-    axes = axes_of(request)
-    radix, design, share = radix_of(request, axes), summary_candidates(request)[0], total_scale(request)
+    axes, share = axes_of(request), asked_summary(request).total_epsilon
+    query, design = Layers(axes, radix_of(request, axes)), summary_candidates(request)[0]
     scan = Scan(counting_job(plain_keys(request), [contribution_of(request)]), unit_bound(request))
-    layers = Ask(scan, Layers(axes, radix), Noise(NoiseKind.LAPLACE, design.plan.scale))
-    total = None if share is None else Ask(scan, Total(), Noise(NoiseKind.LAPLACE, share))
-    return SummaryProposal(request, axes, radix, design, share, layers, total)
+    layers = Ask(scan, query, Noise(NoiseKind.LAPLACE, design.plan.scale))
+    total = None if share is None else Ask(scan, Total(), noise_for(NoiseKind.LAPLACE, share, scan.l1))
+    return SummaryProposal(request, query, design, layers, total)
 
 
 def summary_header(proposal: SummaryProposal) -> ReleaseHeader:
@@ -193,14 +180,14 @@ def draw_layers(proposal: SummaryProposal, door: Door, tools: Tools) -> Drawn:
 def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> ReleasedTable:
     """Estimates of the cells that were kept."""
     request, (total, design, drawn) = proposal.request, noisy
-    if has_parents(asked_summary(request), proposal.axes) and design.method in CHECKED:
-        drawn = with_parents(drawn, proposal.radix, proposal.axes)
+    axes, radix = proposal.query.axes, proposal.query.radix
+    if has_parents(asked_summary(request), axes) and design.method in CHECKED:
+        drawn = with_parents(drawn, radix, axes)
     estimates = _estimated(design, drawn)
     if asked_summary(request).consistent and design.method in FITTED and estimates.tau == 0:
-        estimates = fitted(estimates, proposal.radix, proposal.axes, noise_variance(design.scale))
+        estimates = fitted(estimates, radix, axes, noise_variance(design.scale))
     estimates = _with_loss(proposal, estimates, design, total)
-    worth = contribution_of(request).unit
-    rows = summary_rows(request, estimates, proposal.radix, proposal.axes, worth)
+    rows = summary_rows(request, estimates, radix, axes, contribution_of(request).unit)
     return ReleasedTable(summary_columns(request), rows)
 
 
@@ -209,12 +196,13 @@ def _with_loss(
 ) -> EstimatedSummary:
     """Adds what sums over filtered rows miss, by the noisy number of rows, or by EXPECT ROWS where all are asked."""
     request, summary = proposal.request, asked_summary(proposal.request)
-    if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.axes):
+    if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.query.axes):
         return estimates
-    nodes = node_sensitivity(proposal.axes)
+    nodes = node_sensitivity(proposal.query.axes)
     gained = design.cells * empty_moments(design.scale, design.theta, estimates.tau, design.sides).mean
-    if total is not None and proposal.total_scale is not None and contribution_of(request).low >= 0:
-        return with_loss(estimates, total * nodes, noise_variance(float(proposal.total_scale)) * nodes**2, gained)
+    if total is not None and proposal.total is not None and contribution_of(request).low >= 0:
+        spread = noise_variance(float(proposal.total.law.parameter)) * nodes**2
+        return with_loss(estimates, total * nodes, spread, gained)
     (aggregate,) = request.question.aggregates
     narrowed = request.rows.filters or aggregate.condition or request.rows.public_digests or aggregate.operand
     everything = not narrowed and len(request.rows.reads) <= 1
@@ -254,8 +242,6 @@ SKETCH_COLUMNS = (
     ("sketch_row", "INTEGER"), ("bucket", "BIGINT"), ("n", "BIGINT"), ("buckets", "BIGINT"),
     ("bucket_hash", "BIGINT[]"), ("sign_hash", "BIGINT[]"),
 )  # fmt: skip
-Sketched = tuple[SketchHashes, IntegerArray]
-
 
 SketchProposal = OneAsk[SketchDesign, Sketched]
 """A count sketch: its size and noise."""

@@ -34,6 +34,7 @@ from dpduck.mechanisms.synthetic.pool import Pool
 from dpduck.mechanisms.synthetic.prior import best_fit
 from dpduck.mechanisms.synthetic.request import SyntheticRequest
 from dpduck.mechanisms.synthetic.schedule import Schedule
+from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.plan import noisy_queries
 from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray, IntegerArray
@@ -85,10 +86,10 @@ def synthetic_asks(proposal: SyntheticProposal) -> Sequence[Ask[Any]]:
 
 def synthetic_header(proposal: SyntheticProposal) -> ReleaseHeader:
     """Returns what is public before the count."""
-    noise = "discrete Gaussian" if proposal.request.price.charge.epsilon is None else "discrete Laplace"
+    noise, _ = kind_and_amount(proposal.request.price.charge)
     choices, name = "" if proposal.mwem_asks is None else "exact exponential mechanism and ", proposal.fits[0].name
     rows = proposal.question.options.rows or 0
-    return ReleaseHeader(proposal.request, f"{choices}{noise}, {name}", name, most_rows=rows)
+    return ReleaseHeader(proposal.request, f"{choices}{noise.value}, {name}", name, most_rows=rows)
 
 
 def fitted(proposal: SyntheticProposal, door: Door, tools: Tools) -> Model:

@@ -41,6 +41,7 @@ from dpduck.mechanisms.synthetic.schedule import (
 )
 from dpduck.mechanisms.synthetic.seconds import annealed_seconds, drawing_seconds, plan_seconds, rounds_seconds
 from dpduck.store.tables import EXPLAINED, Value, rows_sql
+from dpduck.strategies.budgets import kind_and_amount
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
 from dpduck.values.errors import InternalError, Refusal
@@ -164,8 +165,7 @@ def _tables(request: SyntheticRequest, asked: str) -> list[Fit]:
             accepted=f"at most {LARGEST_TABLE} cells, or mechanism = 'mwem'",
         )
     found = []
-    noise = NoiseKind.GAUSSIAN if base.price.charge.epsilon is None else NoiseKind.LAPLACE
-    amount = base.price.charge.rho if base.price.charge.epsilon is None else base.price.charge.epsilon
+    noise, amount = kind_and_amount(base.price.charge)
     workload = MarginalWorkload(
         base.question.sizes, base.question.grouping_sets, (1.0,) * len(base.question.grouping_sets)
     )
@@ -220,8 +220,8 @@ def _mwem(request: SyntheticRequest) -> Fit:
             accepted=f"at most {limit if dense else LARGEST_TABLE} cells: fewer columns at a time, "
             "without keep = 'average' and first = 'histogram'",
         )
-    pure = base.price.charge.epsilon is not None
-    amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
+    noise, amount = kind_and_amount(base.price.charge)
+    pure = noise is NoiseKind.LAPLACE
     share = options.choice_share or (Fraction(1, 2) if not pool.whole else Fraction(1, 4) if pure else Fraction(1, 10))
     first, first_share = len(pool.first), options.first_share if pool.first else Fraction(0)
     schedule = Schedule(pure, amount, base.rows.unit_bound, 1, share, first, first_share, options.adaptive)
@@ -263,8 +263,8 @@ def _annealed(request: SyntheticRequest) -> list[Fit]:
     base, sizes = request.base, request.base.question.sizes
     if request.kind not in ("marginals", "sets") or max(sizes) > LARGEST_MODEL or len(sizes) < 2:
         return []
-    pure = base.price.charge.epsilon is not None
-    amount = base.price.charge.epsilon if base.price.charge.epsilon is not None else base.price.charge.rho
+    noise, amount = kind_and_amount(base.price.charge)
+    pure = noise is NoiseKind.LAPLACE
     found = annealed(sizes, base.question.grouping_sets, pure, amount, base.rows.unit_bound, request.expect_rows)
     if found.pool is None:
         return []

@@ -17,10 +17,9 @@ from dpduck.kernel.noise.choice import (
     exponential_choice,
     flips,
     permute_and_flip,
-    uniform_below,
     uniform_order,
 )
-from dpduck.kernel.noise.entropy import operating_system_entropy
+from dpduck.kernel.noise.entropy import operating_system_entropy, uniform_below
 from dpduck.values.errors import InternalError
 from tests.kernel.noise.test_block_sampler import ScriptedEntropy
 
@@ -109,7 +108,7 @@ def test_uniform_draws_are_uniform() -> None:
     orders = [tuple(uniform_order(3, ENTROPY)) for _ in range(6000)]
     numbers = {order: number for number, order in enumerate(permutations(range(3)))}
     assert not rejected(np.array([numbers[order] for order in orders]), np.full(6, 1 / 6))
-    entropy = ScriptedEntropy(b"\xff" * 8 + bytes([9, *[0] * 7]), bytes([3, *[0] * 7]))
+    entropy = ScriptedEntropy(bytes([7, 0, 2, 0]), bytes([3, 0]))
     assert uniform_below(7, 2, entropy).tolist() == [3, 2]
     tie = bytes(16)
     fresh = (5).to_bytes(8, "little") + (4).to_bytes(8, "little")

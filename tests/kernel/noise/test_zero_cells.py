@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpduck.kernel.noise.entropy import operating_system_entropy
-from dpduck.kernel.noise.zero_cells import empty_cells, random_subset, uniform_below
+from dpduck.kernel.noise.entropy import operating_system_entropy, uniform_below
+from dpduck.kernel.noise.zero_cells import empty_cells, random_subset
 from dpduck.kernel.queries.cells import MixedRadix, at_most, merged, ordering
 
 DRAWS = 6_000

@@ -14,7 +14,7 @@ import pytest
 from dpduck.algebra.hashing import evaluate
 from dpduck.engine.macros import shipped_texts
 from dpduck.kernel.noise.entropy import operating_system_entropy
-from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.kernel.queries.projections import Projection
@@ -77,7 +77,7 @@ def released(exact: np.ndarray, charge: Charge, rows: int) -> Released:
     entropy = operating_system_entropy()
     elements = elements_of(NAMES[: len(exact)])
     counts = KeyCounts(elements, elements, exact)
-    query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter)
+    query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
     coefficients, values = query.draw(counts, Ask(Scan(None, 1), query, noise), entropy, None)
     words = np.moveaxis(signs(evaluate(coefficients, elements)), 1, 2)
     return Released(plan, coefficients, values, words.reshape(-1, len(exact))[:rows].astype(float))

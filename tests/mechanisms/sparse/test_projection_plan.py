@@ -8,7 +8,7 @@ import pytest
 
 from dpduck.algebra.hashing import evaluate, reduced
 from dpduck.kernel.noise.entropy import operating_system_entropy
-from dpduck.kernel.noise.law import Noise, NoiseKind
+from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.price import Ask, Scan
 from dpduck.kernel.queries.key_counts import KeyCounts
 from dpduck.kernel.queries.projections import Projection
@@ -27,7 +27,7 @@ RUNS, KEYS, QUERIES, SPARSITY = 200, 300, 40, 8
 def test_price_is_met_exactly(charge: Charge, bound: int) -> None:
     """The compiled projection costs exactly what was charged: one calibration, no composition over rows."""
     plan = plan_projection(charge, bound, 64, 1000, Fraction(1, 20), 1e5, None)
-    cost = price_of(Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter), bound)
+    cost = price_of(Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise, bound)
     assert cost.epsilon == charge.epsilon
     assert cost.rho == charge.rho if charge.epsilon is None else 0 < cost.rho < charge.rho, "less than its epsilon does"
 
@@ -55,7 +55,7 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
     stated = max(plan.error(SPARSITY, second, float(query @ exact)) for query in queries)
     largest = []
     for _ in range(RUNS):
-        query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), Noise(plan.noise, plan.parameter)
+        query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
         coefficients, values = query.draw(counts, Ask(Scan(None, 1), query, noise), ENTROPY, None)
         matrix = np.moveaxis(signs(evaluate(coefficients, reduced(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
         estimates = queries @ (matrix.T.astype(float) @ values) / plan.rows

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import dpduck
-from dpduck.mechanisms.summaries import measure as summary_release
+from dpduck.kernel.noise.law import Noise
+from dpduck.strategies.budgets import noise_for
 from tests.support.clinics import Clinic
 
 MACROS = Path(__file__).parents[3] / "sql" / "macros" / "summaries.sql"
@@ -212,10 +214,14 @@ def test_a_noisy_total_sets_the_threshold(commuters: Clinic) -> None:
 
 def test_a_total_that_is_not_in_the_price(commuters: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The price is computed again from what will be drawn: a total beyond its share is noticed before a charge."""
-    right = summary_release.total_scale
-    monkeypatch.setattr(summary_release, "total_scale", lambda request: (right(request) or 0) * Fraction(99, 100))
+    patched = "dpduck.mechanisms.summaries.measure.noise_for"
+    monkeypatch.setattr(patched, lambda *asked: smaller(noise_for(*asked)))
     asked = view("v", "total_epsilon = 10, summary = 'threshold', summary_size = 100")
     assert "cost more than the statement; nothing was charged" in commuters.refused(asked)
+
+
+def smaller(noise: Noise) -> Noise:
+    return replace(noise, parameter=noise.parameter * Fraction(99, 100))
 
 
 @pytest.mark.slow
