@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Column, Condition, Expression, Names, Own, columns_of, require
+from dpduck.kernel.columns.expressions import Column, Condition, Expression, Names, Own, require
 from dpduck.kernel.columns.periods import numbered_sql, paired_sql
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shortened_sql
 from dpduck.values.periods import WORDS
@@ -30,10 +30,6 @@ class Together(Expression):
     def __post_init__(self) -> None:
         require(bool(self.parts) and all(sql_type(one.type_name).has_one_form for one in self.parts))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.parts
-
     def write(self, names: Names) -> str:
         listed = [(names(one), one.type_name) for one in self.parts]
         texts = [(name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)", kind) for name, kind in listed]
@@ -52,10 +48,6 @@ class FirstOf(Expression):
 
     def __post_init__(self) -> None:
         require(bool(self.choices) and all(one.plain for one in self.choices))
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.choices)
 
     def write(self, names: Names) -> str:
         return f"coalesce({', '.join(one.write(names) for one in self.choices)})"
@@ -105,10 +97,6 @@ class Numbered(Expression):
     def __post_init__(self) -> None:
         require(sql_type(self.column.type_name).is_moment and self.word in WORDS)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return (self.column,)
-
     def write(self, names: Names) -> str:
         return numbered_sql(names(self.column), self.column.type_name, self.word)
 
@@ -126,10 +114,6 @@ class InPeriod(Expression):
     def __post_init__(self) -> None:
         require(not isinstance(self.unit, InPeriod))
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.unit, self.number))
-
     def write(self, names: Names) -> str:
         return paired_sql(self.unit.write(names), self.number.write(names))
 
@@ -140,10 +124,6 @@ class SamePeriod(Condition):
 
     ours: Expression
     theirs: Expression
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of((self.ours, self.theirs))
 
     def write(self, names: Names) -> str:
         return f"{self.ours.write(names)} = {self.theirs.write(names)}"
