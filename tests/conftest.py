@@ -25,6 +25,7 @@ from tests.support.samples import of_functions, of_values, one_of_each
 
 SEARCHES = (
     "dpduck.strategies.ranges.candidates",
+    "dpduck.strategies.ranges.own",
     "dpduck.strategies.ranges.strategy",
 )
 """Modules with searches that end after a number of steps, or earlier where their time is over."""

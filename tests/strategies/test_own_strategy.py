@@ -45,13 +45,14 @@ def dense_variances(plan: OwnPlan) -> FloatArray:
     return np.concatenate([(answers**2).sum(axis=-1).ravel() for answers in plan.workload.answers(inverse)])
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.shape}, {case.name}")
 def test_total_variance_is_within_the_programs_optimum(noise: NoiseKind, case: Case) -> None:
     """Twelve cases: at most 1.05 of the program's budgets with least squares, with exact charges and dense
     variances.
     """
-    plan = plan_own(over(case.asked), case.entries, noise, FINE[noise], 1, seconds=1.0)
+    plan = plan_own(over(case.asked), case.entries, noise, FINE[noise], 1)
     assert plan.total_variance / 10**6 <= 1.05 * program_optimum(case.asked.gram, case.entries, noise)
     assert exact_cost(plan, 1) <= FINE[noise]
     np.testing.assert_allclose(np.concatenate([one.ravel() for one in plan.variances]), dense_variances(plan))
@@ -99,11 +100,12 @@ def test_uniform_budgets_and_what_they_cost(noise: NoiseKind) -> None:
     assert best.note == f"{best.total_variance / uniform.total_variance:.3g} of the variance of equal budgets"
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_few_bits_still_fit() -> None:
     """Integers of at most 4 bits a column: a larger error, no larger charge."""
     workload, entries = over(CASES[1].asked), CASES[1].entries
-    fine = plan_own(workload, entries, LAPLACE, FINE[LAPLACE], 1, seconds=0.5)
-    coarse = plan_own(workload, entries, LAPLACE, FINE[LAPLACE], 1, seconds=0.5, bits=4)
+    fine = plan_own(workload, entries, LAPLACE, FINE[LAPLACE], 1)
+    coarse = plan_own(workload, entries, LAPLACE, FINE[LAPLACE], 1, bits=4)
     assert exact_cost(coarse, 1) <= FINE[LAPLACE] and fine.total_variance <= coarse.total_variance * (1 + 1e-6)
 
 
