@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.no_rows import NO_ROWS
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.kernel.counting.hidden import ExactCounts
@@ -83,7 +84,7 @@ def sets_of(table: NDArray[np.int64], order: int) -> tuple[Members, ...]:
 
 def run_mwem(table: NDArray[np.int64], pool: Pool, schedule: Schedule, method: Method) -> Distribution:
     """MWEM with the product's own families, noise and accounting."""
-    mwem_asks = MwemAsks(pool, schedule, Scan(None, 1))
+    mwem_asks = MwemAsks(pool, schedule, Scan(NO_ROWS, 1))
     door = Door(mwem_asks.asks, lambda job: exact(table), ENTROPY)
     return synthesise(pool, schedule, method, mwem_asks.through(door)).distribution
 
@@ -95,7 +96,7 @@ def run_annealed(
     plan = annealed(counts._sizes, sets, pure, amount, 1, expected)
     if plan.pool is None or plan.schedule is None:
         raise SystemExit("rounds without a plan")
-    asks = MwemAsks(plan.pool, plan.schedule, Scan(None, 1), by_total=True)
+    asks = MwemAsks(plan.pool, plan.schedule, Scan(NO_ROWS, 1), by_total=True)
     oracle = asks.through(Door(asks.asks, lambda job: counts, ENTROPY))
     parameter = plan.schedule.parameter(plan.schedule.total_price)
     records = planned_records(oracle.total(parameter), plan.schedule.variance(parameter), expected)
@@ -126,7 +127,7 @@ def planned_tables(
 def measured_by(table: NDArray[np.int64], plan: Plan) -> list[Observation]:
     """The noisy answers of a plan."""
     marginals = plan.workload.marginals
-    asks = [Ask(Scan(None, 1), Table(query), noise) for query, noise in noisy_queries(plan)]
+    asks = [Ask(Scan(NO_ROWS, 1), Table(query), noise) for query, noise in noisy_queries(plan)]
     answers = recover(plan, [answer for (answer,) in asks[0].query.draw_together(exact(table), asks, ENTROPY)])
     return [
         Observation(members, np.asarray(answer, np.float64), variance)

@@ -28,6 +28,7 @@ from time import perf_counter
 import numpy as np
 
 import dpduck
+from benchmarks.no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian
@@ -82,7 +83,7 @@ def projection(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]
     moment = float(held.exact.astype(float) @ held.exact)
     plan = plan_projection(charge, 1, sparsity, len(held.queries), Fraction(1, 20), moment, ROWS)
     query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
-    coefficients, values = query.draw(held.counts, Ask(Scan(None, 1), query, noise), ENTROPY, None)
+    coefficients, values = query.draw(held.counts, Ask(Scan(NO_ROWS, 1), query, noise), ENTROPY, None)
     matrix = np.moveaxis(signs(evaluate(coefficients, held.digests.high)), 1, 2).reshape(-1, KEYS)[: plan.rows]
     estimates = (matrix.T.astype(float) @ values / plan.rows)[held.queries].sum(axis=1)
     stated = max(plan.error(sparsity, moment, float(answer)) for answer in truth(held))
@@ -93,7 +94,8 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error and what is stated."""
     parameter = 1 / (2 * charge.rho)
     noise = Noise(NoiseKind.GAUSSIAN, parameter)
-    made = LazyHistogram.from_bytes(EveryKey().draw(held.counts, Ask(Scan(None, 1), EveryKey(), noise), ENTROPY, None))
+    ask = Ask(Scan(NO_ROWS, 1), EveryKey(), noise)
+    made = LazyHistogram.from_bytes(ask.query.draw(held.counts, ask, ENTROPY, None))
     values = made.values(held.digests, noise)[held.queries].sum(axis=1)
     stated = sqrt(float(parameter) * 2 * sparsity * log(2 * len(held.queries) / BETA))
     return float(np.abs(values - truth(held)).max()), stated
@@ -102,7 +104,7 @@ def histogram(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
 def session(held: Data, charge: Charge, sparsity: int) -> tuple[float, float]:
     """Largest error of answers that carry a statement, and the statement."""
     plan = plan_session(charge, 1, Declared(sparsity, len(held.queries), BETA, 20, None), float(TOTAL))
-    ask = plan.law.gate_ask(Scan(None, 1))
+    ask = plan.law.gate_ask(Scan(NO_ROWS, 1))
     gate = SessionGate(plan.law, ask.query.draw(held.counts, ask, ENTROPY, None), held.counts, ENTROPY)
     hypothesis, used, errors = Hypothesis(plan.total, plan.slots, {}, 1.0), 0, [0.0]
     chosen = held.queries.reshape(-1)

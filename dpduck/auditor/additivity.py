@@ -29,7 +29,6 @@ from dpduck.auditor.runs import Planned, planned
 from dpduck.engine.connection import connect
 from dpduck.engine.functions import OWNER
 from dpduck.engine.twins import twin_database
-from dpduck.kernel.counting.jobs import job_of
 from dpduck.kernel.door import Bill, opened
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -257,7 +256,7 @@ def _nearly_exact(found: Planned) -> list[_Plan]:
     linear = [ask for ask in found.asks if isinstance(ask.query, Table)]
     covered = {id(ask.scan) for ask in linear}
     for ask in found.asks:
-        if id(ask.scan) not in covered and not job_of(ask.scan.job).selected:
+        if id(ask.scan) not in covered and not ask.scan.job.selected:
             covered.add(id(ask.scan))
             if len(ask.scan.tables) == 1:
                 linear.append(Ask(ask.scan, Total(), Noise(kind, Fraction(1))))

@@ -26,7 +26,7 @@ from dpduck.kernel.columns.expressions import (
     Program,
     nodes_of,
 )
-from dpduck.kernel.facts import RESERVED, Facts, TableFacts, UnitFacts
+from dpduck.kernel.facts import RESERVED, Facts, TableFacts, UnitFacts, is_reserved
 from dpduck.kernel.relations import (
     LOOKED_UP,
     LOOKING,
@@ -212,7 +212,7 @@ def _is_reserved(column: Named) -> bool:
     """Tells whether a name could hide a column that the kernel adds beside: dpduck_0 and so on are the language's."""
     _, name = column
     own = name in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP) or name[len(RESERVED) :].isdigit()
-    return name.startswith(RESERVED) and not own
+    return is_reserved(name) and not own
 
 
 def _alias(alias: str) -> frozenset[str]:

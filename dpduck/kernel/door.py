@@ -18,7 +18,7 @@ import duckdb
 from dpduck.kernel.check import require_carried
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import Hidden
-from dpduck.kernel.counting.jobs import CountingJob, job_of
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.counting.unit_cells import UnitCells, drop_unit_cells
 from dpduck.kernel.facts import read_facts
 from dpduck.kernel.ledger.ledger import Ledger
@@ -81,7 +81,7 @@ class Door(Hidden):
     def __init__(
         self,
         asks: Sequence[Ask[Any]],
-        count: Callable[[object], Hidden],
+        count: Callable[[CountingJob], Hidden],
         entropy: Entropy,
         entry: int = 0,
         let_go: Callable[[], None] | None = None,
@@ -181,7 +181,7 @@ def opened(
         cursor = stack.enter_context(open_cursor())
         reader.begin(cursor)
         unchanged(cursor)
-        jobs = list({id(ask.scan): job_of(ask.scan.job) for ask in asks}.values())
+        jobs = list({id(ask.scan): ask.scan.job for ask in asks}.values())
         require_units(cursor, jobs, bill.unit_key, ledger.store)
         second, over = stack.enter_context(place.opened(cursor, workers))
         for job in jobs:
@@ -244,7 +244,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
     cursor: of a database that holds nothing else.
     """
     count, shared = counting(cursor, bytes(32), workers), False
-    for job in {id(ask.scan): job_of(ask.scan.job) for ask in asks}.values():
+    for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
         shared = shared or bool(job.beside)
         counts = count(job)
         if isinstance(counts, KeyStream):
@@ -290,13 +290,13 @@ def require_paid(asks: Sequence[Ask[Any]], charge: Charge) -> None:
 
 def require_periods(scan: Scan, periods: Periods | None) -> None:
     """Refuses to count rows of other periods than those that are charged."""
-    if periods != job_of(scan.job).periods:
+    if periods != scan.job.periods:
         raise InternalError("the asks and the charge disagree about periods; nothing was charged")
 
 
 def _require_same_cells(scan: Scan) -> None:
     """Refuses a bound of one cell that is not that of what will be counted, or is of cells of other attributes."""
-    job = job_of(scan.job)
+    job = scan.job
     if (scan.most, scan.squared) == (None, None):
         return
     if scan.attributes != len(job.attributes):
@@ -311,7 +311,7 @@ def _require_same_but_norms(scan: Scan, family: Scan) -> None:
 
     Norms and centres may differ: the job's own bounds follow from them.
     """
-    job, known = job_of(scan.job), job_of(family.job)
+    job, known = scan.job, family.job
     bare, alike = (
         [[replace(one, norm=0, centre=ZERO) for one in listed] for listed in (both.aggregates, both.beside)]
         for both in (job, known)
@@ -331,7 +331,7 @@ def _by_table(job: CountingJob, bounds: Sequence[int], scan: Scan) -> list[int]:
 
 def job_bounds(scan: Scan) -> list[int]:
     """Bounds what one unit adds to each table of a scan, by the description of what will be counted."""
-    job = job_of(scan.job)
+    job = scan.job
     return _by_table(job, job.unit_bounds, scan)
 
 
@@ -340,7 +340,7 @@ def counting(
     bounding_key: bytes,
     workers: Workers | None,
     over: Over = lambda job: job,
-) -> Callable[[object], Hidden]:
+) -> Callable[[CountingJob], Hidden]:
     """Returns the one way from a description of rows to exact counts; groups with private keys come as a stream.
 
     over: the job as it is counted there.
@@ -348,9 +348,9 @@ def counting(
 
     shared: UnitCells | None = None
 
-    def count(described: object) -> Hidden:
+    def count(described: CountingJob) -> Hidden:
         nonlocal shared
-        job = over(job_of(described))
+        job = over(described)
         if job.beside:
             shared = shared or UnitCells(cursor, bounding_key, workers)
             if shared.serves(job):
@@ -385,7 +385,7 @@ def reopened(
     require_paid([law.total_ask(scan), law.gate_ask(scan)], Charge(paid.epsilon, paid.rho, paid.delta))
     require_periods(scan, split_key(paid.unit_key)[1])
     thresholds = required(ledger.secrets, secret)
-    job = job_of(scan.job)
+    job = scan.job
     if job.digest is None:
         raise InternalError("a session counts by key")
     with open_cursor() as cursor:

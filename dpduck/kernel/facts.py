@@ -69,9 +69,14 @@ def read_facts(cursor: duckdb.DuckDBPyConnection, store: str, tables: Iterable[s
         if unit is not None and unit.reference is not None:
             wanted.append(unit.reference[1])
         types, (keys, collated, is_table, is_numbered) = _types(cursor, table), _constraints(cursor, table)
-        is_numbered &= not any(name == "rowid" or name.startswith(RESERVED) for name in types)
+        is_numbered &= not any(name == "rowid" or is_reserved(name) for name in types)
         found[table] = TableFacts(unit, types, keys, collated, is_table, is_numbered)
     return found
+
+
+def is_reserved(name: str) -> bool:
+    """Tells whether a name is one of those that dpduck gives to what it adds."""
+    return name.startswith(RESERVED)
 
 
 def _declared(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, UnitFacts | None]:

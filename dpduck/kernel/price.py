@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
 from dpduck.kernel.queries.operators import Norms
@@ -49,7 +50,7 @@ class Query(Generic[Answer]):
         """Returns the price of one answer, for a query without norms."""
         raise InternalError("nobody knows the price of this question")
 
-    def require(self, job: object) -> None:
+    def require(self, job: CountingJob) -> None:
         """Refuses a job that is counted otherwise than the price says, beside the bounds of the scan."""
 
     def draw(self, counts: Hidden, ask: Ask[Answer], entropy: Entropy, chosen: object) -> Answer:
@@ -98,7 +99,7 @@ class Scan:
     attributes: how many the job has, where `most` is given.
     """
 
-    job: object = field(repr=False)
+    job: CountingJob = field(repr=False)
     l1: int
     tables: range = range(1)
     most: int | None = None

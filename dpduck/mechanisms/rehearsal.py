@@ -19,7 +19,7 @@ import duckdb
 from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Lookup
 from dpduck.kernel.contributions import Contribution
-from dpduck.kernel.counting.jobs import CountingJob, job_of
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import rehearse
 from dpduck.kernel.price import Ask
 from dpduck.kernel.relations import Grouped, Source, Stored, Units
@@ -59,9 +59,9 @@ def rehearsed(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers
     A job that went well before is not rehearsed, nor one with SQL of dpduck's alone.
     """
     scans = list({id(ask.scan): ask for ask in asks}.values())
-    if scans and all(is_plain_count(job_of(one.scan.job)) for one in scans):
+    if scans and all(is_plain_count(one.scan.job) for one in scans):
         return
-    question = ("rehearsal", tuple(told(job_of(one.scan.job)) for one in scans), tuple(shapes))
+    question = ("rehearsal", tuple(told(one.scan.job) for one in scans), tuple(shapes))
     if answered.get(question) is not None:
         return
     said, left = _complaint(scans, shapes, answered, workers), TRIES - 1
@@ -84,7 +84,7 @@ def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswe
     try:
         with Sandbox(answered, _with_awkward_rows) as box, box.cursor(tables) as cursor:
             rehearse(cursor, scans, strict)
-            _each_alone(cursor, [job_of(one.scan.job) for one in scans], strict)
+            _each_alone(cursor, [one.scan.job for one in scans], strict)
     except InternalError:
         return next((text for text in strict.complaints or [] if text), "")
     return None

@@ -19,7 +19,7 @@ from itertools import chain
 
 import duckdb
 
-from dpduck.kernel.facts import RESERVED
+from dpduck.kernel.facts import is_reserved
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.kernel.places.clamps import ClampedColumn, clamped_column
@@ -247,8 +247,8 @@ class PreparedTables:
                     accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID"
                     + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._known else ""),
                 )
-            if fold(column.name).startswith(RESERVED) or fold(column.name) == "rowid":
-                whose = "dpduck's" if fold(column.name).startswith(RESERVED) else "DuckDB's"
+            if is_reserved(fold(column.name)) or fold(column.name) == "rowid":
+                whose = "dpduck's" if is_reserved(fold(column.name)) else "DuckDB's"
                 raise Refusal(f"the name {column.name} is {whose} own", accepted=f"ALTER TABLE .. RENAME {column.name}")
         if catalog.has_collations(table):
             raise Refusal(f"{table} has a COLLATION", accepted="a table without COLLATE; or it stays unprepared")

@@ -12,6 +12,7 @@ import pytest
 
 import dpduck
 from dpduck.kernel import door
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.worker.workers import Workers
 from tests.support.engine_servers import Server, sail_server, spark_classic, spark_connect
@@ -92,12 +93,12 @@ def opened(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         place: duckdb.DuckDBPyConnection,
         key: bytes,
         workers: Workers,
-        prepared: Callable[[object], object] | None = None,
-    ) -> Callable[[object], object]:
+        prepared: Callable[[CountingJob], CountingJob] | None = None,
+    ) -> Callable[[CountingJob], object]:
         if prepared is None:
             return counting(place, key, workers)
 
-        def compare(job: object) -> object:
+        def compare(job: CountingJob) -> object:
             there = prepared(job)
             counts = counting(place, key, workers)(there)
             if there is not job:

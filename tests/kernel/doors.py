@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.no_rows import NO_ROWS
 from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door
@@ -23,7 +24,7 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.privacy import Charge
 
 
-def scan_of(bound: int, job: object = None) -> Scan:
+def scan_of(bound: int, job: CountingJob = NO_ROWS) -> Scan:
     """Counts of which one unit holds at most so many."""
     return Scan(job, bound)
 
@@ -44,7 +45,7 @@ def measure(
     counts: Hidden, queries: Sequence[tuple[KroneckerQuery, Noise]], table: int, bound: int, entropy: Entropy
 ) -> list[IntegerArray]:
     """The answers of integer queries about one table, for each of which a unit holds so many."""
-    scan = Scan(None, bound, range(table, table + 1))
+    scan = Scan(NO_ROWS, bound, range(table, table + 1))
     asks = [Ask(scan, Table(query), noise) for query, noise in queries]
     return [answer for (answer,) in asks[0].query.draw_together(counts, asks, entropy)]
 

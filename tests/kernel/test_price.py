@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.no_rows import NO_ROWS
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind
@@ -34,7 +35,7 @@ from tests.support.nodes import adds, counts, key
 
 ROWS, MOST, SIZES = 16, 3, (4, 3)
 GAUSSIAN = Noise(NoiseKind.GAUSSIAN, Fraction(4))
-SCAN = Scan(None, ROWS, most=MOST, attributes=len(SIZES))
+SCAN = Scan(NO_ROWS, ROWS, most=MOST, attributes=len(SIZES))
 CELLS = KroneckerQuery((0, 1), (IdentityFactor(4), IdentityFactor(3)))
 PREFIXES = MatrixFactor(np.tril(np.ones((4, 4), np.int64)))
 SHIFTED = MatrixFactor(2 * np.eye(4, dtype=np.int64)[[1, 0, 3]])
@@ -56,14 +57,14 @@ def norms(query: KroneckerQuery, scan: Scan = SCAN) -> tuple[int, int, int]:
 def test_cells_cost_the_root_of_both_bounds() -> None:
     """By hand: 16 in all and 3 in one cell are 48 in squares. Without a bound of one cell 256."""
     assert norms(CELLS) == (16, 48, 3)
-    assert norms(CELLS, Scan(None, ROWS)) == (16, 256, 16)
+    assert norms(CELLS, Scan(NO_ROWS, ROWS)) == (16, 256, 16)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_answers_that_add_up_cells_cost_what_they_did(name: str) -> None:
     """A unit that is once in each of m cells moves their sum by m: no bound of one cell helps."""
     query = KroneckerQuery(*OTHERS[name])
-    assert norms(query) == norms(query, Scan(None, ROWS))
+    assert norms(query) == norms(query, Scan(NO_ROWS, ROWS))
 
 
 def vectors() -> list[NDArray[np.int64]]:

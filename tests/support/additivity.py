@@ -108,10 +108,10 @@ def compare(found: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
         key: bytes,
         workers: Workers | None,
         *prepared: Callable[[CountingJob], CountingJob],
-    ) -> Callable[[object], object]:
+    ) -> Callable[[CountingJob], object]:
         counted = counting(place, key, workers, *prepared)
 
-        def both(job: object) -> object:
+        def both(job: CountingJob) -> object:
             counts = counted(job)
             if key != REHEARSED:
                 each = [cells(counting(part, key, workers)(job)) for part in found.parts]

@@ -92,7 +92,7 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
         key: bytes,
         workers: Workers,
         over: Over | None = None,
-    ) -> Callable[[object], object]:
+    ) -> Callable[[CountingJob], object]:
         if over is None or not tables:  # a rehearsal, or tables that are not prepared
             return counting(place, key, workers)
 

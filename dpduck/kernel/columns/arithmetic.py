@@ -109,8 +109,7 @@ class LiteralNumber(Number):
 
     @cached_property
     def places(self) -> tuple[int, int]:
-        whole, _, part = self.literal.text.partition(".")
-        return len(whole), len(part)
+        return self.literal.places
 
     def write(self, names: Names) -> str:
         return f"CAST({self.literal.text} AS {decimal_name(self.digits, self.scale)})"

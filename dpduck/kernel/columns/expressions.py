@@ -143,6 +143,12 @@ class Literal(Expression):
         known = {"text": True, "boolean": self.text in ("TRUE", "FALSE")}
         require(known.get(self.kind, is_moment(self.text, self.kind)) and not self.sign)
 
+    @property
+    def places(self) -> tuple[int, int]:
+        """Returns the digits of a number before and after the point."""
+        whole, _, part = self.text.partition(".")
+        return len(whole), len(part)
+
     def write(self, names: Names) -> str:
         if sql_type(self.kind).is_moment:
             return f"CAST({quote_text(self.text)} AS {self.kind})"
@@ -162,7 +168,12 @@ class Literal(Expression):
             return kind.is_boolean
         if kind.is_integer:
             return self.text.isdigit() and len(self.text) <= LONGEST_INTEGER
-        return len(self.text) <= LONGEST_NUMBER if kind.is_float else kind.is_decimal and _fits(self.text, kind)
+        return len(self.text) <= LONGEST_NUMBER if kind.is_float else kind.is_decimal and self._fits(kind)
+
+    def _fits(self, decimal: SqlType) -> bool:
+        """Tells whether a decimal type has a place for each digit, so that a column is compared as it is."""
+        whole, part = self.places
+        return part <= decimal.scale and whole <= decimal.digits - decimal.scale
 
 
 Operand = Column | Literal
@@ -177,12 +188,6 @@ def is_moment(text: str, type_name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _fits(number: str, decimal: SqlType) -> bool:
-    """Tells whether a decimal type has a place for each digit of a number, so that a column is compared as it is."""
-    whole, _, part = number.partition(".")
-    return len(part) <= decimal.scale and len(whole) <= decimal.digits - decimal.scale
 
 
 def compares(column: Column, other: Operand) -> bool:

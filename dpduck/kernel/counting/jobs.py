@@ -281,13 +281,6 @@ class CountingJob:
         return told >= set(range(len(self.keys)))
 
 
-def job_of(job: object) -> CountingJob:
-    """Returns the job of a scan (ask.Scan), which knows of no rows."""
-    if not isinstance(job, CountingJob):
-        raise InternalError("nobody can count this")
-    return job
-
-
 def row_copies(source: Source) -> int:
     """Returns the most rows that joins make of one row, each with a stored table by equality with its keys
     (rows/held.cut_sql).

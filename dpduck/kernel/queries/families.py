@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.choice import exponential_choice, permute_and_flip
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
@@ -89,7 +90,7 @@ class Choice(Query[int]):
             raise InternalError("a choice without chance")
         return pure(loss) if self.pure else Charge.concentrated(loss * loss / 8)
 
-    def require(self, job: object) -> None:
+    def require(self, job: CountingJob) -> None:
         require_counts(job)
 
     def draw(self, counts: Hidden, ask: Ask[int], entropy: Entropy, chosen: object) -> int:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dpduck.kernel.counting.contribution_sql import tables_from
 from dpduck.kernel.counting.exact import GROUP, counting_cells, read_job
 from dpduck.kernel.counting.hidden import Hidden
-from dpduck.kernel.counting.jobs import CountingJob, job_of
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
@@ -155,12 +155,11 @@ class Threshold(Query[PublishedKeys]):
         costs += [law.cost(*norms) for law, norms in self.moved()]
         return together(costs, key_delta(noise, self.excess, bounds.groups))
 
-    def require(self, job: object) -> None:
-        counted = job_of(job)
-        if not counted.selected or bounds_of(counted) != self.bounds:
+    def require(self, job: CountingJob) -> None:
+        if not job.selected or bounds_of(job) != self.bounds:
             raise InternalError("the plan and the counts disagree about the contribution bounds")
         moved = [self.of_aggregate(number).norms for number in range(self.aggregates)]
-        if moved != list(counted.norms_beside(self.other)):
+        if moved != list(job.norms_beside(self.other)):
             raise InternalError("the plan and the counts disagree about what a unit adds to a group")
 
     def draw(self, counts: Hidden, ask: Ask[PublishedKeys], entropy: Entropy, chosen: object) -> PublishedKeys:

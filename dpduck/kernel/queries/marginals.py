@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
-from dpduck.kernel.counting.jobs import job_of
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.price import Scan
 from dpduck.kernel.queries.operators import KroneckerQuery
 from dpduck.values.arrays import IntegerArray
@@ -40,15 +40,15 @@ def require_cells(query: KroneckerQuery) -> None:
         raise InternalError("values of several cells add up to no other query")
 
 
-def require_values(job: object, values: int) -> None:
+def require_values(job: CountingJob, values: int) -> None:
     """Refuses a price for fewer values, or more, than the last attribute of what will be counted has."""
-    if [last.size for last in job_of(job).attributes[-1:]] != [values]:
+    if [last.size for last in job.attributes[-1:]] != [values]:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
-def require_counts(job: object) -> None:
+def require_counts(job: CountingJob) -> None:
     """Refuses sums: taken modulo 2^64, they have no distance and no largest one."""
-    one = job_of(job).aggregates[0]
+    one = job.aggregates[0]
     if one.value is not None and one.form != "valued":
         raise InternalError("a choice by numbers that are no counts; nothing was charged")
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.choice import exponential_choice
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.price import Ask, Query
@@ -56,7 +57,7 @@ class Quantiles(Query[IntegerArray]):
             raise InternalError("a choice without chance")
         return Charge(loss, min(loss * loss / 8, rho_of_pure(loss)))
 
-    def require(self, job: object) -> None:
+    def require(self, job: CountingJob) -> None:
         require_values(job, self.buckets)
         require_counts(job)
 

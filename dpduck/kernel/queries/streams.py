@@ -41,7 +41,7 @@ from dpduck.kernel.columns.expressions import Column, Comparison, Literal
 from dpduck.kernel.contributions import UNIT
 from dpduck.kernel.counting.exact import counts_of, key_slot_sql, packed_cells, read_job, read_rows
 from dpduck.kernel.counting.hidden import ExactCounts
-from dpduck.kernel.counting.jobs import CountingJob, job_of
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import OpenCursor, Steps, Unchanged, require_paid, require_periods, require_units
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import Entropy
@@ -68,7 +68,7 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
 
     Asked before the charge, too. Every ask is of one scan's rows, by one matrix over consecutive bins of one column.
     """
-    job, matrix = job_of(asks[0].scan.job), _over_time(asks[0], axis)
+    job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
     for ask in asks:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from dpduck.kernel.counting.hidden import Hidden
+from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.noise.draw import draw
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.noise.law import Noise
@@ -103,7 +104,7 @@ class Present(Query[IntegerArray]):
         most = min(moved, self.values)
         return moved, moved * most, most
 
-    def require(self, job: object) -> None:
+    def require(self, job: CountingJob) -> None:
         require_values(job, self.values)
 
     def draw(self, counts: Hidden, ask: Ask[IntegerArray], entropy: Entropy, chosen: object) -> IntegerArray:

@@ -11,7 +11,6 @@ nothing else. Both plans compute the same expressions of a row, which never rais
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import duckdb
@@ -65,7 +64,7 @@ def _percent(rows: int) -> int:
 
 def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, parameters: Mapping[str, object]) -> bool:
     """Tells whether many rows of a table take part. sampled: SQL of the rows of the sample that take part."""
-    ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM ({sampled})", _used(sampled, parameters))
+    ((count,),) = reader.columns(cursor, f"SELECT count(*) FROM ({sampled})", _used(cursor, sampled, parameters))
     return int(count) * MOST_SHARE * 100 >= rows * _percent(rows)
 
 
@@ -77,7 +76,7 @@ def put_crowds(
     Returns None where rows are ranked as they are. units_sql: SQL of the unit of each row. rows: how many these are at
     most. parameters: of units_sql, and others.
     """
-    parts, parameters = -(-rows // PART), _used(units_sql, parameters)
+    parts, parameters = -(-rows // PART), _used(cursor, units_sql, parameters)
     if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):
         return None
     found = [_repeated(_hashes(cursor, units_sql, part, parts, parameters), max_rows) for part in range(parts)]
@@ -119,7 +118,7 @@ def _repeated(hashes: NDArray[np.uint64], times: int) -> NDArray[np.uint64]:
     return once
 
 
-def _used(sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
+def _used(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
     """Returns the parameters that SQL names: DuckDB refuses others."""
-    names = set(re.findall(r"\$(\w+)", sql))
+    names = cursor.extract_statements(sql)[0].named_parameters
     return {name: value for name, value in parameters.items() if name in names}

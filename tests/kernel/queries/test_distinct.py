@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from numpy.typing import NDArray
 
+from benchmarks.no_rows import NO_ROWS
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute
 from dpduck.kernel.door import require_paid
@@ -41,7 +42,7 @@ def counts_of(rows: list[tuple[int, int]], bound: int = 5, values: int = VALUES)
 
 
 def present(rows: list[tuple[int, int]], query: Present) -> NDArray[np.int64]:
-    return query.draw(counts_of(rows), Ask(Scan(None, 5), query, SMALL), operating_system_entropy(), None)
+    return query.draw(counts_of(rows), Ask(Scan(NO_ROWS, 5), query, SMALL), operating_system_entropy(), None)
 
 
 ROWS = st.lists(st.tuples(st.integers(0, CELLS - 1), st.integers(0, VALUES - 1)), max_size=5)

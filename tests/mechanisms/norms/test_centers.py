@@ -68,7 +68,7 @@ def test_each_person_has_one_value(pays: Clinic) -> None:
     """However many rows a person has, the buckets hold one, among the values that are finite."""
     for select in ("g, avg(pay)", "g, avg(bonus)", "g, avg(odd)"):
         (search,) = proposal_of(pays, select).centers
-        counts = count_exactly(pays.con.cursor(), search.ask.scan.job, bytes(32))  # type: ignore[arg-type]
+        counts = count_exactly(pays.con.cursor(), search.ask.scan.job, bytes(32))
         column = select.removeprefix("g, avg(").removesuffix(")")
         people = pays.value(
             f"SELECT count(DISTINCT person) FROM pays WHERE {column} IS NOT NULL AND isfinite(CAST({column} AS DOUBLE))"

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from benchmarks.no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate
 from dpduck.engine.macros import shipped_texts
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -78,7 +79,7 @@ def released(exact: np.ndarray, charge: Charge, rows: int) -> Released:
     elements = elements_of(NAMES[: len(exact)])
     counts = KeyCounts(elements, elements, exact)
     query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
-    coefficients, values = query.draw(counts, Ask(Scan(None, 1), query, noise), entropy, None)
+    coefficients, values = query.draw(counts, Ask(Scan(NO_ROWS, 1), query, noise), entropy, None)
     words = np.moveaxis(signs(evaluate(coefficients, elements)), 1, 2)
     return Released(plan, coefficients, values, words.reshape(-1, len(exact))[:rows].astype(float))
 

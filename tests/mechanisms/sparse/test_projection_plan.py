@@ -6,6 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from benchmarks.no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate, reduced
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
@@ -56,7 +57,7 @@ def observed(charge: Charge) -> tuple[float, list[float]]:
     largest = []
     for _ in range(RUNS):
         query, noise = Projection(plan.rows, plan.words, INDEPENDENCE), plan.noise
-        coefficients, values = query.draw(counts, Ask(Scan(None, 1), query, noise), ENTROPY, None)
+        coefficients, values = query.draw(counts, Ask(Scan(NO_ROWS, 1), query, noise), ENTROPY, None)
         matrix = np.moveaxis(signs(evaluate(coefficients, reduced(high))), 1, 2).reshape(-1, KEYS)[: plan.rows]
         estimates = queries @ (matrix.T.astype(float) @ values) / plan.rows
         largest.append(float(np.abs(estimates - queries @ exact).max()))
