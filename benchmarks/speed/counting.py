@@ -115,9 +115,7 @@ def stored_job(table: str) -> CountingJob:
     unit, numbers = Column("t", "unit", "BIGINT"), [Column("t", name, "UTINYINT") for name in NUMBERS]
     source, key = Source(Stored(f'"counting"."main"."{table}"', "t")), KeyColumn(numbers[0], domain_of("u0"))
     attribute = Attribute((0,), np.arange(SIZES[0]), SIZES[0])
-    return CountingJob(
-        source, (), unit, 4, (unit, *numbers), (key,), (attribute,), (Contribution(),), unit_type="BIGINT"
-    )
+    return CountingJob(source, (), unit, 4, (unit, *numbers), (key,), (attribute,), (Contribution(),))
 
 
 def exact_sql(names: list[str]) -> str:
