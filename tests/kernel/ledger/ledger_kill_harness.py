@@ -2,7 +2,7 @@
 
 The parent never opens DuckDB: each child is forked clean, opens the store, charges, and reports every charge that
 returned through a pipe before anything else can happen to it. Arguments: an empty directory, "steps" or "moments",
-and the number of children. Prints how many children were killed at which step.
+the number of children, and a seed of the steps. Prints how many children were killed at which step.
 """
 
 from __future__ import annotations
@@ -71,11 +71,12 @@ def check(directory: Path, returned: set[int], charged: int) -> None:
     assert ledger.spent(UNIT).epsilon == len(ids), "the sum is not that of the entries"
 
 
-def main(directory: Path, mode: str, children: int) -> None:
+def main(directory: Path, mode: str, children: int, seed: int = 2) -> None:
     returned: set[int] = set()
     killed: Counter[str] = Counter()
     begun = 0
-    steps = np.random.default_rng(2).integers(MOST_STEPS, size=children).tolist()  # what is opened depends on the last
+    # What is opened depends on the last kill.
+    steps = np.random.default_rng(seed).integers(MOST_STEPS, size=children).tolist()
     for number in range(children):
         steps_of = (1 + steps[number], 2) if mode == "steps" else (0, 10**6)
         # every other one of those killed at a moment charges at least once, however slow the machine is
@@ -97,4 +98,4 @@ def main(directory: Path, mode: str, children: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))
