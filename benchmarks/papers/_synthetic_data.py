@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.algebra.lattice import MarginalWorkload
 from dpduck.algebra.margin_tree import margin_tree
 from dpduck.kernel.counting.hidden import ExactCounts

@@ -28,7 +28,7 @@ from time import perf_counter
 import numpy as np
 
 import dpduck
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_gaussian

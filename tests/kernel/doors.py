@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.door import Door

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.law import Noise, NoiseKind

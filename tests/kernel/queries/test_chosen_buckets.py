@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.door import require_paid
 from dpduck.kernel.noise.entropy import operating_system_entropy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from numpy.typing import NDArray
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute
 from dpduck.kernel.door import require_paid

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate
 from dpduck.engine.macros import shipped_texts
 from dpduck.kernel.noise.entropy import operating_system_entropy

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from benchmarks.no_rows import NO_ROWS
+from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate, reduced
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
