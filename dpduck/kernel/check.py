@@ -1,4 +1,4 @@
-"""Verifies that the rows of a statement carry their privacy unit, against facts of the tables that they come of.
+"""Verifies that the rows of a statement carry their privacy unit, by facts about their tables.
 
 docs/privacy.md, section 3, has the theorem, a rule for each node, and the proof. A function here is named by its node.
 Everything that no rule covers is refused: rows of SQL, other joins, tables without facts, and columns of other types

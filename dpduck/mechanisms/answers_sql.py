@@ -158,7 +158,7 @@ def _level(confidence: Fraction) -> int:
 
 
 def _by_set(laws: Sequence[ErrorLaw], analysis: Analysis, half_width: Callable[[ErrorLaw, Fraction], float]) -> str:
-    """Returns the margin of the row's grouping set, whose cells err alike."""
+    """Returns the margin of the row's grouping set. Its cells err alike."""
     widths = ", ".join(repr(half_width(law, analysis.confidence)) for law in laws)
     return f"(CAST([{widths}] AS DOUBLE[]))[{GROUPING_SET} + 1]"
 

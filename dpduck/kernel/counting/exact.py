@@ -164,7 +164,7 @@ def _read_in_engine(
 def _askings(
     reading: Reading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[list[Asking], Asking, Workers]]:
-    """Lends what is asked of single tables beforehand, what is asked of a job's rows, and who answers."""
+    """Lends the questions to single tables, the question to a job's rows, and who answers."""
     job, scan = reading.job, reading.scan
     rows, parameters = rows_of(reading), dict[str, object](reading.parameters)
     if job.unit is not None and not job.place.is_numbered:
@@ -343,7 +343,7 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
 
 
 def known_units(reading: Reading) -> Known:
-    """Returns what is known of the units of a job's rows.
+    """Returns the facts about the units of a job's rows.
 
     Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes of
     domains.
@@ -435,8 +435,8 @@ def rows_of(reading: Reading) -> str:
     """Returns rows of integers, but for what the worker computes, whose inputs are there in its place.
 
     Packing pays where rows are sorted or travel: they are narrow then. Rows outside a domain are dropped before
-    bounding. Elsewhere rows are grouped by the columns themselves, or by a position in the list of labels. That is as
-    fast as DuckDB's own query; packing several keys into one integer is not.
+    bounding. Elsewhere rows are grouped by the columns themselves, or by a position in the list of labels. That is
+    as fast as DuckDB's own query. Packing several keys into one integer is not.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}

@@ -135,7 +135,7 @@ def _short(value: str, type_name: str, *, cut: bool) -> str:
     """Returns a text as statements see it: longer ones are in no label, go to no worker, and compare by how they begin.
 
     Whole, a few of one unit's would be more than a batch can hold: whether a table can be prepared would tell of them.
-    cut: whether a longer one is cut. A text by which units are found or told apart is not; a longer one finds nobody.
+    cut: whether a longer one is cut. A text by which units are found or told apart is not. A longer one finds nobody.
     """
     if not sql_type(type_name).is_shortened:
         return value

@@ -44,7 +44,7 @@ def hashed_sql(column: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """What is held of the rows of one level; nothing of rows that are read one after the other.
+    """The columns that the rows of one level hold. Rows that are read one after the other hold none.
 
     read: columns with values that may be long. longest: bytes of each text. content: by alias, columns that a table's
     rows are ordered by. whole: whether values of nested types may become NULL or TRUE, which nobody sees.

@@ -258,7 +258,7 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
-        """Returns what is asked of its tables, once all of it is known."""
+        """Returns the questions to its tables, once all are known."""
         texts = [asked for asked in self.asked.values() if asked.texts]
         for asked in texts:
             asked.longest = longest_made(sum(len(one.texts) for one in texts), self.held)

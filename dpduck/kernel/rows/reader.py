@@ -139,7 +139,7 @@ def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 
 def tried(read: Callable[[], T], *failures: type[Exception]) -> T:
-    """Returns what is read. Whatever fails has the one fixed text. failures: what may be raised besides DuckDB's."""
+    """Returns the result of a read. Whatever fails has the one fixed text. failures: errors besides DuckDB's."""
     with suppress(duckdb.Error, pa.ArrowException, *failures):
         return read()
     raise InternalError(FAILED)  # outside the handler: DuckDB's error is not even this one's context

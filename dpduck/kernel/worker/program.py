@@ -128,7 +128,7 @@ class Division:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Returns what is asked of the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
+        """Returns the question to the rows of a SELECT. other_texts: whether it has texts or bytes besides the inputs.
 
         So many rows go at a time that neither their texts nor those that are made of them fill the memory.
         """

@@ -130,7 +130,7 @@ def _refused() -> NotPlain:
 
 @lru_cache(maxsize=4096)
 def _tree_of(text: str) -> exp.Expr:
-    """Returns the tree of a text, which nobody may change; NotPlain where it is not one expression."""
+    """Returns the tree of a text, which nobody may change. Raises NotPlain where it is not one expression."""
     try:
         found = parse(text, dialect=PrivateDuckDB)
     except (SqlglotError, RecursionError):
@@ -219,14 +219,14 @@ class _Compiler:
         return _clamped(choice) or choice
 
     def _column(self, node: exp.Expr) -> Column | None:
-        """Returns a column, in brackets or not; None for what is none."""
+        """Returns a column, in brackets or not, or None."""
         node = node.unnest()
         if not isinstance(node, exp.Column) or not all(part.args.get("quoted") for part in node.parts):
             return None
         return self._columns.get(".".join(quote_identifier(part.name) for part in node.parts))
 
     def stored(self, node: exp.Expr) -> Column:
-        """Returns a column, in brackets or not; all else is refused."""
+        """Returns a column, in brackets or not. Refuses all else."""
         column = self._column(node)
         if column is None:
             raise _refused()
@@ -252,7 +252,7 @@ def literal_of(node: exp.Expr) -> Literal:
 
 
 def _clamped(choice: Choice) -> Clamped | None:
-    """Returns a CASE that cuts a column to two constants as a clamped column; None for any other CASE."""
+    """Returns a CASE that cuts a column to two constants as a clamped column. Any other CASE gives None."""
     column, conditions = choice.values[-1], [one for one in choice.conditions if isinstance(one, Comparison)]
     ends = [one.other for one in conditions if isinstance(one.other, Literal)]
     if not isinstance(column, StoredNumber) or len(ends) != 2:

@@ -45,8 +45,8 @@ class PrivateRelation:
     """Private rows in FROM: a table, or a subquery that the kernel has a node for.
 
     node: the same as the kernel has it. sql: what stands before AS. policy: whose domains and clamps hold for these
-    columns; of a union, all that its tables' policies have in common. unit: the privacy unit of a row, by periods with
-    its period; None for PRIVACY UNIT ROW.
+    columns; of a union, all that its tables' policies have in common. unit: the privacy unit of a row, by periods
+    with its period, or None for PRIVACY UNIT ROW.
     links: (folded column, name): rows of any relations with equal values under one such name are of one unit.
     row_key: columns that tell the rows apart, for the order in which a unit's rows are kept.
     keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
@@ -235,7 +235,7 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
 
 
 def _held(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | Together | None:
-    """Returns the unit of a table that holds it in its own columns; None where rows are units."""
+    """Returns the unit of a table that holds it in its own columns, or None where rows are units."""
     if policy.unit.column:
         require_plain_unit(policy.table, policy.unit.column, facts)
         return _column(alias, policy.table, policy.unit.column, facts)
@@ -282,7 +282,7 @@ def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> Non
 
 
 def _number(alias: str, table: TableName, policy: Policy, facts: PublicFacts) -> Numbered | None:
-    """Returns the number of a row's period; refuses a table of which the column of PER, or the unit, became another."""
+    """Returns the number of a row's period. Refuses a table in which the column of PER, or the unit, became another."""
     period = policy.unit.period
     if period is None:
         return None

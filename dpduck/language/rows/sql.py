@@ -127,7 +127,7 @@ def _condition_sql(condition: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def compared_keys(condition: exp.Expr, types: Mapping[str, str]) -> list[str]:
-    """Returns both columns of an equality of columns that are compared as keys; none of another condition."""
+    """Returns both columns of an equality of columns that are compared as keys. Another condition gives none."""
     node = condition.unnest()
     sides = [side.unnest() for side in (node.left, node.right)] if isinstance(node, exp.EQ) else []
     columns = [stored_sql(side) for side in sides if isinstance(side, exp.Column)]

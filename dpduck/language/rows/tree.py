@@ -76,7 +76,8 @@ class RowSource:
 
     Of every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
     its rows of this source and changes no other.
-    units: choices of the unit of a row; of a choice, the first one that is not NULL. None where rows are units.
+    units: choices of the unit of a row. The unit is the first column of a choice that is not NULL.
+    Rows that are units have no choices: None.
     branches: the tables of a UNION ALL, where `first` is one, or the rows that `first` counts for each unit.
     counted: what is counted of these rows for each unit, where they are such a branch.
     """
@@ -91,7 +92,7 @@ class RowSource:
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row, of columns that hold it where there are such; None where rows are units.
+        """Returns the privacy unit of a row, by columns that hold it if there are any. Rows that are units give None.
 
         By periods it has the period of the row.
         """
@@ -284,7 +285,7 @@ class RowSource:
         return next(join for join in self.public_joins if join.alias == alias)
 
     def owner(self, node: exp.Expr) -> PrivateRelation | None:
-        """Returns the private relation of a column; None of a public column, and of what is no column."""
+        """Returns the private relation of a column. A public column gives None, and so does anything else."""
         return self.relation(node.table) if isinstance(node, exp.Column) else None
 
     def domain(self, node: exp.Expr) -> Domain | None:
@@ -298,7 +299,7 @@ class RowSource:
         return None if relation is None else relation.policy.clamp(node.name)
 
     def link(self, node: exp.Expr) -> str | None:
-        """Returns the name under which equal values of a column tell one unit; None where they do not."""
+        """Returns the name under which equal values of a column tell one unit, or None where they do not."""
         relation = self.owner(node)
         return None if relation is None else relation.link(node.name)
 
@@ -317,7 +318,7 @@ class RowSource:
 
 
 def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pair | None:
-    """Returns the columns of two sides of which a condition says that they are equal; None of another condition."""
+    """Returns the columns of two sides that a condition says are equal. Another condition gives None."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ):
         return None
@@ -396,5 +397,5 @@ def of_relation(relation: PrivateRelation) -> RowSource:
 
 
 def choices_of(relation: PrivateRelation) -> tuple[tuple[Expression, ...], ...]:
-    """Returns the one choice of the unit of a relation's rows; none where rows are units."""
+    """Returns the one choice of the unit of a relation's rows, or none where rows are units."""
     return () if relation.unit is None else ((relation.unit,),)

@@ -188,7 +188,7 @@ def _check_each(text: str, tokens: list[Token]) -> None:
 
 
 def _refused(token: Token) -> tuple[str, str] | None:
-    """Returns the reason to refuse a token by itself, and what is accepted instead."""
+    """Returns the reason to refuse a token by itself, and the accepted form."""
     if token.token_type == TokenType.SEMICOLON:
         return "two statements in one text", "one statement"
     if token.token_type not in _QUOTED and "`" in token.text:

@@ -268,7 +268,7 @@ HistogramProposal = OneAsk[SparseRequest, bytes]
 
 
 def propose_histogram(sparse: SparseRequest) -> HistogramProposal:
-    """Returns the plan of a histogram; refused where its noise cannot be drawn."""
+    """Returns the plan of a histogram. Refuses one with noise that cannot be drawn."""
     noise = noise_for(*kind_and_amount(sparse.request.price.charge), sparse.request.rows.unit_bound)
     return HistogramProposal(sparse.request, sparse, Ask(key_scan(sparse), EveryKey(), noise))
 
