@@ -328,7 +328,7 @@ def test_anyone_evaluates(page: duckdb.DuckDBPyConnection) -> None:
     """Q15: DuckDB without dpduck, with the macros that are read from their file, and whole numbers of Python agree."""
     page.execute(
         "FROM dp($$ CREATE PRIVATE PROJECTION homes OPTIONS (epsilon = 1, rows = 300) AS SELECT home FROM people $$)"
-    )
+    ).fetchall()
     with duckdb.connect() as plain:
         plain.execute((ROOT / "sql" / "macros" / "sparse_queries.sql").read_text(encoding="utf-8"))
         for name in ("homes", "homes_seed"):
