@@ -236,17 +236,17 @@ class SqlType:
     @cached_property
     def is_key(self) -> bool:
         """Tells whether two values are equal as keys are. Not where 0 has two signs, nor for nested values."""
-        return bool(self.name) and not self.is_float and (not self.is_nested or self.kind == "GEOMETRY")
+        return bool(self.kind) and not self.is_float and (not self.is_nested or self.kind == "GEOMETRY")
 
     @cached_property
     def is_comparable(self) -> bool:
         """Tells whether two stored values are compared as they are: all types but nested ones."""
-        return bool(self.name) and not self.is_nested
+        return bool(self.kind) and not self.is_nested
 
     @cached_property
     def is_grouped_as_compared(self) -> bool:
         """Tells whether all values that are equal to one value are one group."""
-        return bool(self.name) and not self.mentions("UNION", "VARIANT", "MAP", "JSON", "GEOMETRY")
+        return bool(self.kind) and not self.mentions("UNION", "VARIANT", "MAP", "JSON", "GEOMETRY")
 
     @cached_property
     def form_apart(self) -> str:
