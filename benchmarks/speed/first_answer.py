@@ -57,6 +57,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         os.environ["DPDUCK_STATE_DIR"] = str(folder / "state")
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
         file = folder / "trips.parquet"
         duckdb.execute(f"COPY (SELECT {COLUMNS} FROM range({rows}) AS r(i)) TO '{file}'")
         described = duckdb.execute(f"DESCRIBE FROM '{file}'").fetchall()

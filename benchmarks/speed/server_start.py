@@ -84,6 +84,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DPDUCK_STATE_DIR"] = f"{folder}/state"
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
         trees = [made("now", ROOT, Path(folder), 9751)]
         if given.before is not None:
             trees.append(made("before", given.before.resolve(), Path(folder), 9752))

@@ -88,6 +88,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["DPDUCK_STATE_DIR"] = name
+        os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # processes read what the first of them compiled
         database = make_clinic(folder)
         taken(database, folder, ROUNDS)
         rounds = [taken(database, folder, number) for number in range(ROUNDS)]
