@@ -247,6 +247,11 @@ class Known:
 NOTHING_KNOWN = Known(once=False, placed=False, counted=False)
 
 
+def unit_hash_sql(unit: str) -> str:
+    """Returns SQL of a unit's UNIT_HASH. Numbers of 32 bits are read and sorted in half of the time of 64."""
+    return f"CAST(hash({unit}) >> 32 AS UINTEGER)"
+
+
 @dataclass(frozen=True)
 class Crowds:
     """The units that may have too many rows: all others have no more than are kept.
@@ -294,7 +299,7 @@ def bounded_rows_sql(
         few = f"SELECT {kept} FROM ({rows_sql})"
         if not crowds.table:
             return few
-        few = f"{few} ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
+        few = f"{few} ANTI JOIN {crowds.table} ON {unit_hash_sql(UNIT)} = {UNIT_HASH}"
         return f"{few} UNION ALL SELECT {kept} FROM ({crowds.rows_sql}) QUALIFY {window} <= {int(max_rows)}"
     if max_rows < COUNTED_FIRST:
         return f"SELECT {kept} FROM ({rows_sql}) QUALIFY {window} <= {int(max_rows)}"

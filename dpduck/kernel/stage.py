@@ -28,6 +28,7 @@ from dpduck.kernel.contributions import (
     Known,
     bounded_rows_sql,
     rank_sql,
+    unit_hash_sql,
 )
 from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, checked_columns, flag, value
 from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weighed_sql
@@ -195,7 +196,7 @@ def _told_apart_sql(
     crowded = bounded_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
     others = f"SELECT * FROM ({rows_sql})"
     if crowds.table:
-        others += f" ANTI JOIN {crowds.table} ON hash({UNIT}) = {UNIT_HASH}"
+        others += f" ANTI JOIN {crowds.table} ON {unit_hash_sql(UNIT)} = {UNIT_HASH}"
     return _light_apart_sql(others, crowded, cells, aggregates, max_rows, together)
 
 

@@ -24,7 +24,7 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Column as StoredColumn
 from dpduck.kernel.columns.expressions import Expression, Own
 from dpduck.kernel.columns.keys import KeyText
-from dpduck.kernel.contributions import KEY, UNIT_HASH, Contribution, Crowds, Known, key_integer
+from dpduck.kernel.contributions import KEY, UNIT_HASH, Contribution, Crowds, Known, key_integer, unit_hash_sql
 from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, KeyColumn
@@ -203,7 +203,7 @@ def _find_crowds(
     crowded = crowds.put_crowds(cursor, scan.units_sql, count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
-    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON hash({unit.sql}) = {UNIT_HASH}"
+    theirs = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
     rows = rows_of(replace(reading, scan=replace(scan, from_sql=theirs)))
     return Crowds(crowds.CROWDS, cell_rows(reading, rows))
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.contributions import UNIT, UNIT_HASH
+from dpduck.kernel.contributions import UNIT, UNIT_HASH, unit_hash_sql
 from dpduck.kernel.rows import reader
 from dpduck.values.quoting import quote_text
 
@@ -32,8 +32,8 @@ FEW = 1 << 17
 LOOKED_AT = 1 << 16
 """About so many rows of a table tell how many of them take part."""
 
-BATCH, PART, MOST_PARTS = 1 << 17, 1 << 24, 16
-"""So many hashes, of 8 bytes, are read at a time, and held at a time. A table is read in so many parts at most."""
+BATCH, PART, MOST_PARTS = 1 << 17, 1 << 25, 8
+"""So many hashes, of 4 bytes, are read at a time, and held at a time. A table is read in so many parts at most."""
 
 SAMPLE = 64
 """One unit in so many tells whether most rows are of units with too many."""
@@ -99,22 +99,22 @@ def _are_crowded(
 
 def _hashes(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, part: int, parts: int, parameters: Mapping[str, object]
-) -> NDArray[np.uint64]:
+) -> NDArray[np.uint32]:
     """Returns the hash of the unit of each row, of one part of all hashes."""
-    asked = f"SELECT hash({UNIT}) AS {UNIT_HASH} FROM ({units_sql})"
+    asked = f"SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM ({units_sql})"
     if parts > 1:
         asked = f"SELECT {UNIT_HASH} FROM ({asked}){where_sql([f'{UNIT_HASH} % {parts} = {part}'])}"
     batches = reader.batches(cursor, asked, parameters, BATCH)
     return np.concatenate([batch.column(0).to_numpy() for batch in batches])
 
 
-def _repeated(hashes: NDArray[np.uint64], times: int) -> NDArray[np.uint64]:
+def _repeated(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
     """Returns the numbers that are there more than so many times, each once."""
     hashes.sort()
     found = hashes[times:][hashes[times:] == hashes[: max(len(hashes) - times, 0)]]
     first = np.ones(len(found), dtype=bool)
     first[1:] = found[1:] != found[:-1]
-    once: NDArray[np.uint64] = found[first]
+    once: NDArray[np.uint32] = found[first]
     return once
 
 
