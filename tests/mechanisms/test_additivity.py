@@ -266,7 +266,10 @@ def test_random_statements(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.audit
 @pytest.mark.parametrize("number", range(8))
 def test_very_many_random_statements(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, longer, by a fresh seed, which is printed."""
+    """The same, longer, by a fresh seed, which is printed.
+
+    About 17 of 100 are answered. Fewer than 25 of 400 are a false alarm of at most 1e-9.
+    """
     seed = f"{number} {operating_system_entropy().bytes(4).hex()}"
     print("seed:", seed)  # noqa: T201
-    assert require_sums_of_any(400, seed, monkeypatch) >= 60
+    assert require_sums_of_any(400, seed, monkeypatch) >= 25
