@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.kernel.contributions import KEY, Contribution, Crowds
+from dpduck.kernel.contributions import KEY, UNIT, UNIT_HASH, Contribution, Crowds, unit_hash_sql
 from dpduck.kernel.counting.contribution_sql import tables_from
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.stage import cut_sql, stage_sql
@@ -60,10 +60,10 @@ def table_of(
             source = " UNION ALL ".join(f"(FROM ({piece}))" for piece in pieces)
         if listed:
             connection.execute(
-                "CREATE TABLE many AS SELECT hash(dpduck_unit) AS dpduck_unit_hash FROM r GROUP BY dpduck_unit "
+                f"CREATE TABLE many AS SELECT {unit_hash_sql(UNIT)} AS {UNIT_HASH} FROM r GROUP BY {UNIT} "
                 f"HAVING count(*) > {min(groups, most)}"
             )
-            theirs = f"{source} SEMI JOIN many ON hash(dpduck_unit) = dpduck_unit_hash"
+            theirs = f"{source} SEMI JOIN many ON {unit_hash_sql(UNIT)} = {UNIT_HASH}"
             crowds = Crowds("many", theirs)
         sql = stage_sql(source, cells, [one], most, groups, crowds=crowds, codes=CODES)
         found = list(connection.execute(sql, {KEY: 7} if groups < most else {}).fetchnumpy().values())
