@@ -183,7 +183,8 @@ def test_a_short_bar_may_stand_around_a_wrong_number(written: Written) -> None:
 def test_a_bound_is_a_bias_that_no_bar_shows(written: Written) -> None:
     """Chapter 3: averages are near those within their bounds. The exact column of the table is what the rows say.
 
-    The bar of 5000 is left out: one answer in thirty is so low that 0 cuts its bar. That of 1000 is cut once in 10^30.
+    The bar of 5000 is left out: one answer in thirty is so low that 0 cuts its bar. By Laplace's law, that of 1000 is
+    cut to the asserted width with a chance below 1e-7.
     """
     (bounds,) = with_columns(tables(page("sums_and_averages")), "upper bound", "exact within it", "private", *BAR)
     within = "SELECT bound, round(avg(least(cost, bound)), 1) FROM visits, (VALUES {0}) AS bounds(bound) WHERE cost > 0"

@@ -345,8 +345,7 @@ def _stage(reading: Reading, rows: str, crowds: Crowds | None = None) -> str:
 def known_units(reading: Reading) -> Known:
     """Returns the facts about the units of a job's rows.
 
-    Rows are left out by conditions, by joins, by a worker that could not compute them, and by other keys than codes of
-    domains.
+    Conditions and joins leave rows out. So does a worker that could not compute them, and a key without a code.
     """
     job, scan, worker = reading.job, reading.scan, reading.division.needed
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
